@@ -1,0 +1,8 @@
+// mlxlm: run language models in MLX format on any CPU. This header includes the whole public interface.
+#pragma once
+
+#include "mlxlm/error.h"
+#include "mlxlm/generate.h"
+#include "mlxlm/model.h"
+#include "mlxlm/tokenizer.h"
+#include "mlxlm/version.h"

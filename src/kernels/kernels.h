@@ -1,0 +1,117 @@
+// The operations that have one implementation per instruction set, as a table of functions on raw spans.
+//
+// Every set gives the same bits. Floating-point orders are part of the contract below; integer dot products are exact and
+// may be computed in any order. Functions check nothing: src/nn does. They touch no state but their arguments, and may
+// run on many threads on disjoint ranges. All float buffers are float32 and contiguous unless a stride is given.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "kernels/kv_layout.h"
+#include "tensor/matrix.h"
+
+namespace mlxlm {
+
+/// Values per activation scale in `fast`, along K, whatever the weight's group size.
+inline constexpr int64_t kActivationGroup = 32;
+/// pack_activations works on whole tiles of this many tokens: ranges given to it start at a multiple.
+inline constexpr int64_t kTokenTile = 16;
+/// Row ranges given to the products start at a multiple of this.
+inline constexpr int64_t kRowTile = 8;
+/// Scratch bytes each thread brings to matrix products and attention.
+inline constexpr size_t kScratchBytes = size_t{1} << 20;
+
+enum class Activation : uint8_t { silu, gelu_tanh, gelu };
+
+/// Attention of one KV head over one sequence's blocks, for a run of queries at consecutive positions.
+struct AttentionTask {
+  const float* q = nullptr;     ///< query i, head r at q + i·q_stride + r·head_dim; already scaled
+  int64_t q_stride = 0;         ///< floats between queries
+  int64_t n_queries = 0;
+  int64_t n_rep = 1;            ///< query heads that share this KV head
+  int64_t position = 0;         ///< absolute position of query 0; query i sees keys at most position + i
+  int64_t window = 0;           ///< 0: all keys; else query p sees keys > p − window
+  float softcap = 0;            ///< 0: none; else score = softcap · tanh(score / softcap)
+  int64_t head_dim = 0;
+  int64_t value_dim = 0;
+  DType dtype = DType::f32;
+  const std::byte* const* blocks = nullptr;  ///< blocks[j]: this layer's part of block j (positions 64j …); entries
+                                             ///< wholly outside every query's window may be null
+  int64_t head_offset = 0;      ///< bytes from the layer's part to this head's K; its V follows K
+  float* out = nullptr;         ///< query i, head r at out + i·out_stride + r·value_dim
+  int64_t out_stride = 0;
+};
+
+struct Kernels {
+  const char* isa;  ///< "scalar", "avx2", "neon"
+
+  // ---- matrix products, fast: activations in int8 per 32 values of K
+  // Quantisation of each 32 values x: amax = max|x|; s = amax / 127; code = rint(x · (127 / amax)) (all 0 if amax is 0),
+  // in [−127, 127]; xs = s · (float)Σcode. Output (token t, row n): acc = 0; for each 32 values of K in order, with that
+  // group's weight scale sw and bias bw in float32: acc = fma((float)Σ code·q, sw · s, acc); acc = fma(bw, xs, acc).
+
+  /// Weights whose packs are interchangeable share a class; q, k and v of one class need one pack.
+  int (*pack_class)(int bits);
+  /// Bytes of a pack for `tokens` × k activations.
+  size_t (*packed_bytes)(int pack_class, int64_t tokens, int64_t k);
+  /// Quantises tokens [lo, hi) of x [tokens, k] into `packed`; lo is a multiple of kTokenTile. k is a multiple of 32.
+  void (*pack_activations)(int pack_class, const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi,
+                           void* packed);
+  /// out[t·out_stride + n] for all tokens and rows n in [lo, hi).
+  void (*affine_matmul)(const Matrix& w, const void* packed, int64_t tokens, int64_t lo, int64_t hi, float* out,
+                        int64_t out_stride, void* scratch);
+
+  // ---- matrix products, exact: any Matrix, float32 activations
+  // Affine weights are fma((float)code, scale, bias). Output: 16 lanes, lane l an fma chain over k ≡ l (mod 16) in order
+  // (positions past K count as 0), then l + (l+8), + (l+4), + (l+2), + (l+1).
+
+  /// out[t·out_stride + n] for all tokens of x [tokens, w.cols] and rows n in [lo, hi).
+  void (*float_matmul)(const Matrix& w, const float* x, int64_t tokens, int64_t lo, int64_t hi, float* out,
+                       int64_t out_stride, void* scratch);
+  /// Row `row` of w in float32, out [w.cols].
+  void (*dequantize_row)(const Matrix& w, int64_t row, float* out);
+
+  // ---- rows of activations
+  /// out = x · (1 / sqrt(Σx²/n + eps)) · weight; Σ in the 16 lanes and tree above. In place allowed.
+  void (*rms_norm)(const float* x, const float* weight, float* out, int64_t n, float eps);
+  void (*add)(float* x, const float* y, int64_t n);        ///< x += y
+  void (*scale)(float* x, float factor, int64_t n);        ///< x *= factor
+  void (*gated)(Activation, const float* gate, const float* up, float* out, int64_t n);  ///< out = act(gate) · up
+  void (*softcap)(float* x, float cap, int64_t n);         ///< x = cap · tanh(x / cap)
+  /// Rotates the first 2·half dims of each head of x [heads, head_dim] by cos, sin [half], then multiplies all dims by
+  /// `factor` (a query's attention scale; 1 for keys). Pairs are (i, i + half), or (2i, 2i + 1) when interleaved:
+  /// (a, b) → (a·c − b·s, a·s + b·c), each as fma(a, c, −(b·s)) and fma(a, s, b·c).
+  void (*rope)(float* x, int64_t heads, int64_t head_dim, int64_t half, const float* cos, const float* sin,
+               bool interleaved, float factor);
+
+  // ---- attention
+  /// Stores one token's k [n_kv_heads, head_dim] and v [n_kv_heads, value_dim] at slot [0, 64) of a layer's block part,
+  /// rounded to nearest even.
+  void (*kv_store)(const KvLayout& layout, std::byte* layer, int64_t slot, const float* k, const float* v);
+  /// All partitions of the task, merged, into task.out.
+  void (*attention)(const AttentionTask& task, void* scratch);
+  /// Floats of one partition's result for a task: for each query and head value_dim outputs, a maximum and a sum.
+  size_t (*attention_partial_floats)(const AttentionTask& task);
+  /// Partition p (keys [p·256, (p+1)·256)) alone, unnormalised, into `partial`.
+  void (*attention_partition)(const AttentionTask& task, int64_t p, float* partial, void* scratch);
+  /// Merges partials of partitions [first, first + count) into task.out; the same bits as `attention`.
+  void (*attention_merge)(const AttentionTask& task, const float* partials, int64_t first, int64_t count);
+
+  // ---- logits
+  float (*max)(const float* x, int64_t n);
+  /// Lowest index of the largest value; −1 if any value is NaN or +inf, or all are −inf.
+  int64_t (*argmax)(const float* x, int64_t n);
+  /// log Σ exp(x); Σ exp(x − max) in the 16 lanes and tree above.
+  float (*log_sum_exp)(const float* x, int64_t n);
+};
+
+/// The sets built into this binary and able to run on this CPU, best first.
+std::span<const Kernels* const> available_kernels();
+/// The named set, or the best when name is empty (the variable MLXLM_ISA may name it). Throws Error(invalid_value) for an
+/// unknown or unusable one, listing those available.
+const Kernels& select_kernels(std::string_view name = {});
+
+}  // namespace mlxlm

@@ -1,0 +1,31 @@
+// How keys and values lie in a KV block.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.h"
+
+namespace mlxlm {
+
+/// Positions in one block. 64 keys of 64 dimensions in 16 bits are 8 KB, so a head's keys or values fit half of L1.
+inline constexpr int64_t kKvBlockTokens = 64;
+
+/// Keys per attention partition. Partitions are cut at absolute positions, computed one by one with an online softmax
+/// and merged in ascending order, so any number of threads gives the same bits. 256 leaves two partitions per thread
+/// at a few hundred tokens of context, while a merge costs under 1 % of a partition's work.
+inline constexpr int64_t kAttentionPartition = 256;
+
+/// One layer's part of a block: for each KV head, K [head_dim][64 tokens] and then V [64 tokens][value_dim].
+struct KvLayout {
+  int64_t n_kv_heads = 0;
+  int64_t head_dim = 0;   ///< of keys; a multiple of 8
+  int64_t value_dim = 0;  ///< a multiple of 8
+  DType dtype = DType::f32;  ///< f32, f16 or bf16
+
+  int64_t key_bytes() const { return head_dim * kKvBlockTokens * static_cast<int64_t>(dtype_size(dtype)); }
+  int64_t value_bytes() const { return value_dim * kKvBlockTokens * static_cast<int64_t>(dtype_size(dtype)); }
+  int64_t head_bytes() const { return key_bytes() + value_bytes(); }
+  int64_t layer_bytes() const { return n_kv_heads * head_bytes(); }
+};
+
+}  // namespace mlxlm
