@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,8 +24,23 @@ struct ModelFolder {
   const std::string& file_of(const TensorView& tensor) const;
 };
 
+/// Where the files of a folder come from: the disk, or bytes in memory for tests and fuzzing.
+class FolderSource {
+ public:
+  virtual ~FolderSource() = default;
+  virtual std::string path() const = 0;
+  /// Names of the files, sorted. Throws Error(not_found) when there is no such folder.
+  virtual std::vector<std::string> list() const = 0;
+  virtual std::optional<std::string> read_text(const std::string& name) const = 0;
+  virtual std::shared_ptr<const MappedFile> map(const std::string& name) const = 0;
+};
+
 /// Opens a folder. A complete model.safetensors.index.json decides which files are read (a stray file is ignored, a
 /// missing shard is an error that names it); without an index all model*.safetensors are read. Throws Error.
 std::shared_ptr<const ModelFolder> open_model_folder(const std::string& path);
+std::shared_ptr<const ModelFolder> open_model_folder(const FolderSource& source);
+
+/// Turns every {"__float__": "Infinity"} (also "-Infinity", "NaN") of a config into the number it stands for.
+void replace_float_objects(Json& value);
 
 }  // namespace mlxlm::io

@@ -1,0 +1,129 @@
+#include "io/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.h"
+
+namespace mlxlm::io {
+namespace {
+
+std::string reason(int code) { return std::generic_category().message(code); }
+
+}  // namespace
+
+InputFile::InputFile(const std::string& path) : path_(path) {
+  // Not blocking: opening a named pipe must fail below instead of waiting for a writer.
+  fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd_ < 0) {
+    const int code = errno;
+    throw_error(code == ENOENT || code == ENOTDIR ? ErrorKind::not_found : ErrorKind::io, "{}: cannot open: {}", path,
+                reason(code));
+  }
+  struct stat info {};
+  const int failed = ::fstat(fd_, &info);
+  const int code = errno;
+  if (failed == 0 && S_ISREG(info.st_mode)) {
+    size_ = static_cast<size_t>(info.st_size);
+    return;
+  }
+  ::close(fd_);
+  if (failed != 0) throw_error(ErrorKind::io, "{}: cannot read its size: {}", path, reason(code));
+  throw_error(ErrorKind::io, "{}: expected a file, got {}", path, S_ISDIR(info.st_mode) ? "a folder" : "a device");
+}
+
+InputFile::~InputFile() { ::close(fd_); }
+
+void InputFile::read(char* to, size_t n) {
+  while (n > 0) {
+    const ssize_t got = ::read(fd_, to, n);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_error(ErrorKind::io, "{}: cannot read: {}", path_, reason(errno));
+    if (got == 0) throw_error(ErrorKind::io, "{}: the file ended {} bytes early; did something truncate it?", path_, n);
+    to += got;
+    n -= static_cast<size_t>(got);
+  }
+}
+
+std::span<const std::byte> InputFile::map() const {
+  if (size_ == 0) return {};
+  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
+  if (address == MAP_FAILED) {
+    throw_error(ErrorKind::io, "{}: cannot map {} bytes: {}", path_, size_, reason(errno));
+  }
+  return {static_cast<const std::byte*>(address), size_};
+}
+
+void InputFile::unmap(std::span<const std::byte> bytes) noexcept {
+  if (!bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<uint64_t> counter{0};
+  return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+}
+
+OutputFile::OutputFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw_error(ErrorKind::io, "{}: cannot create: {}", temporary_, reason(errno));
+}
+
+OutputFile::~OutputFile() {
+  if (fd_ >= 0) {
+    ::close(fd_);
+    ::unlink(temporary_.c_str());
+  }
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_error(ErrorKind::io, "{}: cannot write: {}", temporary_, reason(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+  }
+}
+
+void OutputFile::commit() {
+  // Synced first: after a power failure the name must not lead to an empty file.
+  if (::fsync(fd_) != 0) throw_error(ErrorKind::io, "{}: cannot write: {}", temporary_, reason(errno));
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw_error(ErrorKind::io, "{}: cannot rename from {}: {}", path_, temporary_, reason(errno));
+  }
+  ::close(fd_);
+  fd_ = -1;
+}
+
+std::vector<std::string> list_folder(const std::string& path) {
+  std::error_code error;
+  std::filesystem::directory_iterator it(path, error);
+  if (error) {
+    const bool missing = error == std::errc::no_such_file_or_directory;
+    throw_error(missing ? ErrorKind::not_found : ErrorKind::io, "{}: cannot list the folder: {}", path,
+                error.message());
+  }
+  std::vector<std::string> names;
+  while (it != std::filesystem::directory_iterator()) {
+    names.push_back(it->path().filename().string());
+    it.increment(error);
+    if (error) throw_error(ErrorKind::io, "{}: cannot list the folder: {}", path, error.message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+bool file_exists(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::exists(path, error);
+}
+
+}  // namespace mlxlm::io
