@@ -1,62 +1,101 @@
 #include "kernels/avx2/affine.h"
 
-#include "kernels/generic/affine_blocked.h"
+#include "kernels/avx2/affine_gemm.h"
+#include "kernels/avx2/affine_gemv.h"
 
 namespace mlxlm::avx2 {
 namespace {
 
-void quantize_group(const float* x, PackedGroup& out) {
-  uint32_t amax = 0;
-  for (int i = 0; i < kGroup; ++i) {
-    const uint32_t magnitude = float_bits(x[i]) & 0x7fffffffu;
-    amax = magnitude > amax ? magnitude : amax;
-  }
-  const Quantizer q = make_quantizer(amax);
-  constexpr float kRound = 0x1.8p23f;  // adding and taking it off rounds to nearest even
-  int32_t sum = 0;
-  for (int i = 0; i < kGroup; ++i) {
-    const int32_t code = q.inverse == 0 ? 0 : static_cast<int32_t>(x[i] * q.inverse + kRound - kRound);
-    out.codes[i] = static_cast<int8_t>(code);
-    sum += code;
-  }
-  out.scale = q.scale;
-  out.sum = q.scale * static_cast<float>(sum);
-  out.code_sum = sum;
+MLXLM_INLINE int32_t sum_lanes(__m256i v) {
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-void unpack_row(int bits, const uint8_t* src, int groups, uint8_t* codes) {
-  for (int g = 0; g < groups; ++g) unpack_group_plain(bits, src + g * 4 * bits, codes + g * kPanelRows * kGroup);
+MLXLM_INLINE uint32_t max_lanes(__m256i v) {
+  __m128i s = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  s = _mm_max_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epi32(s, _mm_shuffle_epi32(s, 0xb1))));
 }
 
-void multiply_panel(const Panel& panel, const PackedGroup* x, int64_t token_stride, int64_t tokens, float* acc) {
-  for (int64_t t = 0; t < tokens; ++t, x += token_stride, acc += kPanelRows) {
-    for (int g = 0; g < panel.groups; ++g) {
-      for (int r = 0; r < kPanelRows; ++r) {
-        int32_t dot = 0;
-        for (int i = 0; i < kGroup; ++i) dot += x[g].codes[i] * panel.codes[g][r][i];
-        const float sum = __builtin_fmaf(static_cast<float>(dot), panel.scales[g][r] * x[g].scale, acc[r]);
-        acc[r] = __builtin_fmaf(panel.biases[g][r], x[g].sum, sum);
-      }
-    }
+struct QuantizedGroup {
+  __m256i codes;  ///< int8, even ones first
+  float scale;
+  float sum;
+};
+
+MLXLM_INLINE QuantizedGroup quantize_group(const float* x) {
+  __m256 v[4];
+  __m256i amax = _mm256_setzero_si256(), code[4], sum = amax;
+  for (int i = 0; i < 4; ++i) {
+    v[i] = _mm256_loadu_ps(x + i * 8);
+    amax = _mm256_max_epi32(amax, _mm256_and_si256(_mm256_castps_si256(v[i]), _mm256_set1_epi32(0x7fffffff)));
+  }
+  const Quantizer q = make_quantizer(max_lanes(amax));
+  if (q.inverse == 0) return {_mm256_setzero_si256(), q.scale, q.scale * 0.0f};
+  for (int i = 0; i < 4; ++i) {
+    code[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(q.inverse)));
+    sum = _mm256_add_epi32(sum, code[i]);
+  }
+  const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(code[0], code[1]), _mm256_packs_epi32(code[2], code[3]));
+  const __m256i natural = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+  return {even_odd(natural), q.scale, q.scale * static_cast<float>(sum_lanes(sum))};
+}
+
+/// Token `lane` of a tile of `width` tokens, `groups` groups; x null is padding.
+MLXLM_INLINE void pack_token(const float* x, int64_t groups, int64_t lane, int64_t width, std::byte* tile) {
+  for (int64_t g = 0; g < groups; ++g, tile += width * kGroupBytes) {
+    const QuantizedGroup q =
+        x == nullptr ? QuantizedGroup{_mm256_setzero_si256(), 0, 0} : quantize_group(x + g * kGroup);
+    alignas(32) std::byte codes[kGroup];
+    store256(codes, q.codes);
+    for (int64_t step = 0; step < 8; ++step) std::memcpy(tile + (step * width + lane) * 4, codes + step * 4, 4);
+    std::byte* scales = tile + width * kGroup + lane * 4;
+    std::memcpy(scales, &q.scale, 4);
+    std::memcpy(scales + width * 4, &q.sum, 4);
   }
 }
-
-#include "kernels/generic/affine_blocked.inl"
 
 }  // namespace
 
 int pack_class(int /*bits*/) { return 0; }
 
-size_t packed_bytes(int /*pack_class*/, int64_t tokens, int64_t k) { return blocked_packed_bytes(tokens, k); }
+size_t packed_bytes(int /*pack_class*/, int64_t tokens, int64_t k) {
+  const int64_t padded = tokens <= kVectorTokens ? tokens : (tokens + 7) / 8 * 8;
+  return static_cast<size_t>(padded * (k / kGroup) * kGroupBytes);
+}
 
-void pack_activations(int /*pack_class*/, const float* x, int64_t /*tokens*/, int64_t k, int64_t lo, int64_t hi,
+void pack_activations(int /*pack_class*/, const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi,
                       void* packed) {
-  blocked_pack(x, k, lo, hi, packed);
+  const int64_t groups = k / kGroup;
+  auto* base = static_cast<std::byte*>(packed);
+  for (int64_t t = lo; t < hi;) {
+    const int64_t width = tile_width(tokens, t);
+    std::byte* tile = base + tile_offset(groups, t);
+    for (int64_t lane = 0; lane < width; ++lane) {
+      pack_token(t + lane < tokens ? x + (t + lane) * k : nullptr, groups, lane, width, tile);
+    }
+    t += width;
+  }
 }
 
 void affine_matmul(const Matrix& w, const void* packed, int64_t tokens, int64_t lo, int64_t hi, float* out,
                    int64_t out_stride, void* scratch) {
-  blocked_matmul(w, packed, tokens, lo, hi, out, out_stride, scratch);
+  const auto* x = static_cast<const std::byte*>(packed);
+  if (tokens > kVectorTokens) {
+    return gemm(w, x, tokens, lo, hi, out, out_stride, *static_cast<GemmScratch*>(scratch));
+  }
+  auto& s = *static_cast<GemvScratch*>(scratch);
+  switch (tokens) {
+    case 1:
+      return gemv<1>(w, x, lo, hi, out, out_stride, s);
+    case 2:
+      return gemv<2>(w, x, lo, hi, out, out_stride, s);
+    case 3:
+      return gemv<3>(w, x, lo, hi, out, out_stride, s);
+    default:
+      return gemv<4>(w, x, lo, hi, out, out_stride, s);
+  }
 }
 
 }  // namespace mlxlm::avx2

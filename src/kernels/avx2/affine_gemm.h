@@ -1,0 +1,195 @@
+// Products with many tokens: lanes are 8 tokens, weight codes are broadcast four at a time.
+#pragma once
+
+#include "kernels/avx2/affine_unpack.h"
+
+namespace mlxlm::avx2 {
+namespace {
+
+/// Rows unpacked at once. With kChunkGroups, 48 to 96 KiB of bytes stay in L2 while all token tiles pass, and one
+/// tile's activations (20 KiB) stay in L1 while all rows pass. Halves of a thread's rows in most models are multiples
+/// of 48.
+constexpr int kBlockRows = 48;
+/// Rows whose codes of a group lie together.
+constexpr int kPanelRows = 8;
+/// 1,024 values of K; a multiple of every weight group.
+constexpr int kChunkGroups = 32;
+/// Tokens whose results (96 KiB of floats) stay in L2 while K is walked.
+constexpr int64_t kBlockTokens = 512;
+
+struct GemmScratch {
+  alignas(64) uint8_t codes[kBlockRows * kChunkGroups * 2 * kGroup];  ///< [panels][groups][kPanelRows][planes][32]
+  float scales[kBlockRows * kChunkGroups];                            ///< [rows][kChunkGroups]
+  float biases[kBlockRows * kChunkGroups];
+  float acc[kBlockRows * kBlockTokens];  ///< [tiles][rows][tokens of the tile]
+};
+static_assert(sizeof(GemmScratch) + 64 <= kScratchBytes);
+
+/// One group: kRows rows by kVectors · 8 tokens, in int16, then one step of the float chain of each output.
+template <int kVectors, int kRows, int kPlanes>
+MLXLM_INLINE void multiply_group(const uint8_t* codes, const float* scales, const float* biases, const std::byte* x,
+                                 float* acc) {
+  constexpr int kTokens = 8 * kVectors;
+  __m256i dot[kRows][kVectors][kPlanes];
+  MLXLM_UNROLL
+  for (int step = 0; step < 8; ++step) {
+    __m256i xv[kVectors];
+    MLXLM_UNROLL
+    for (int m = 0; m < kVectors; ++m) {
+      xv[m] = load256(x + (step * kVectors + m) * 32);
+      pin(xv[m]);
+    }
+    MLXLM_UNROLL
+    for (int r = 0; r < kRows; ++r) {
+      MLXLM_UNROLL
+      for (int p = 0; p < kPlanes; ++p) {
+        int four;
+        std::memcpy(&four, codes + (r * kPlanes + p) * kGroup + step * 4, 4);
+        const __m256i w = _mm256_set1_epi32(four);
+        MLXLM_UNROLL
+        for (int m = 0; m < kVectors; ++m) {
+          const __m256i product = _mm256_maddubs_epi16(w, xv[m]);
+          dot[r][m][p] = step == 0 ? product : _mm256_add_epi16(dot[r][m][p], product);
+          pin(dot[r][m][p]);
+        }
+      }
+    }
+  }
+  const auto* x_scales = reinterpret_cast<const float*>(x + kTokens * kGroup);
+  const float* x_sums = x_scales + kTokens;
+  MLXLM_UNROLL
+  for (int r = 0; r < kRows; ++r) {
+    const __m256 scale = _mm256_set1_ps(scales[r * kChunkGroups]), bias = _mm256_set1_ps(biases[r * kChunkGroups]);
+    MLXLM_UNROLL
+    for (int m = 0; m < kVectors; ++m) {
+      __m256i sum = _mm256_madd_epi16(dot[r][m][0], _mm256_set1_epi16(1));
+      if constexpr (kPlanes == 2) {
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(dot[r][m][1], _mm256_set1_epi16(16)));
+      }
+      float* out = acc + (r * kVectors + m) * 8;
+      const __m256 factor = _mm256_mul_ps(scale, _mm256_loadu_ps(x_scales + m * 8));
+      const __m256 step = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), factor, _mm256_loadu_ps(out));
+      _mm256_storeu_ps(out, _mm256_fmadd_ps(bias, _mm256_loadu_ps(x_sums + m * 8), step));
+    }
+  }
+}
+
+/// All panels of a row block by one tile of kVectors · 8 tokens.
+template <int kVectors, int kPlanes>
+MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, const std::byte* x, float* acc) {
+  constexpr int kRows = kPanelRows / kVectors / kPlanes;  // 8 sums leave registers for activations and products
+  for (int row = 0; row < rows; row += kRows) {
+    const int64_t panel = row / kPanelRows * groups * kPanelRows + row % kPanelRows;
+    const uint8_t* codes = s.codes + panel * kPlanes * kGroup;
+    const std::byte* xg = x;
+    for (int g = 0; g < groups; ++g) {
+      multiply_group<kVectors, kRows, kPlanes>(codes, s.scales + row * kChunkGroups + g,
+                                               s.biases + row * kChunkGroups + g, xg, acc);
+      codes += kPanelRows * kPlanes * kGroup;
+      xg += 8 * kVectors * kGroupBytes;
+    }
+    acc += kRows * kVectors * 8;
+  }
+}
+
+/// Doubles each of the first count / 2 floats of p, in place.
+MLXLM_INLINE void repeat_twice(float* p, int count) {
+  for (int i = (count - 1) / 8 * 8; i >= 0; i -= 8) {
+    const __m256 four = _mm256_castps128_ps256(_mm_loadu_ps(p + i / 2));
+    _mm256_storeu_ps(p + i, _mm256_permutevar8x32_ps(four, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)));
+  }
+}
+
+/// The scales (or biases) of activation groups [g0, g0 + groups) of a row.
+MLXLM_INLINE void fill_scales(const Matrix& w, const std::byte* base, int64_t row, int64_t g0, int groups, float* out) {
+  const int repeat = w.group_size / kGroup;
+  load_scale_row(w.dtype, base, row * (w.cols / w.group_size) + g0 / repeat, groups / repeat, out);
+  if (repeat == 4) repeat_twice(out, groups / 2);
+  if (repeat >= 2) repeat_twice(out, groups);
+}
+
+/// Unpacks groups [g0, g0 + groups) of rows [row, row + rows) and fetches the same part of the next block. Rows up to a
+/// multiple of kPanelRows become zero.
+MLXLM_INLINE void fill_block(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, GemmScratch& s) {
+  const int64_t row_bytes = w.cols * w.bits / 8;
+  const int chunk_bytes = groups * 4 * w.bits, row_stride = planes_of(w.bits) * kGroup;
+  const auto* data = reinterpret_cast<const uint8_t*>(w.data);
+  const uint8_t* end = data + w.rows * row_bytes;
+  for (int r = 0; r < (rows + kPanelRows - 1) / kPanelRows * kPanelRows; ++r) {
+    const int panel = r / kPanelRows * groups * kPanelRows + r % kPanelRows;
+    uint8_t* codes = s.codes + panel * row_stride;
+    float *scales = s.scales + r * kChunkGroups, *biases = s.biases + r * kChunkGroups;
+    if (r < rows) {
+      const uint8_t* src = data + (row + r) * row_bytes + g0 * 4 * w.bits;
+      for (int i = 0; i < chunk_bytes; i += 64) prefetch(src + kBlockRows * row_bytes + i);
+      unpack_row_planes(w.bits, src, groups, end, codes, kPanelRows * row_stride);
+      fill_scales(w, w.scales, row + r, g0, groups, scales);
+      fill_scales(w, w.biases, row + r, g0, groups, biases);
+    } else {
+      for (int g = 0; g < groups; ++g) {
+        std::memset(codes + g * kPanelRows * row_stride, 0, static_cast<size_t>(row_stride));
+        scales[g] = biases[g] = 0;
+      }
+    }
+  }
+}
+
+/// One tile's results, [rows][width], to out[token][row].
+MLXLM_INLINE void store_tile(const float* acc, int rows, int width, int64_t tokens, float* out, int64_t out_stride) {
+  for (int m = 0; m < width; m += 8) {
+    for (int r = 0; r < rows; r += 8) {
+      __m256 v[8];
+      MLXLM_UNROLL
+      for (int i = 0; i < 8; ++i) v[i] = _mm256_loadu_ps(acc + (r + i) * width + m);
+      transpose8(v);
+      for (int i = 0; i < 8 && m + i < tokens; ++i) {
+        float* to = out + (m + i) * out_stride + r;
+        if (rows - r >= 8) {
+          _mm256_storeu_ps(to, v[i]);
+        } else {
+          std::memcpy(to, &v[i], static_cast<size_t>(rows - r) * sizeof(float));
+        }
+      }
+    }
+  }
+}
+
+/// Tokens [t0, t0 + tokens) of the pack, a block; all rows [lo, hi).
+MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t all_tokens, int64_t t0, int64_t tokens,
+                             int64_t lo, int64_t hi, float* out, int64_t out_stride, GemmScratch& s) {
+  const int64_t groups = w.cols / kGroup;
+  const int planes = planes_of(w.bits);
+  for (int64_t row = lo; row < hi; row += kBlockRows) {
+    const int rows = static_cast<int>(hi - row < kBlockRows ? hi - row : kBlockRows), padded = (rows + 7) / 8 * 8;
+    std::memset(s.acc, 0, static_cast<size_t>(padded * (tokens + 15) / 16 * 16) * sizeof(float));
+    for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
+      const int count = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
+      fill_block(w, row, rows, g0, count, s);
+      for (int64_t t = t0; t < t0 + tokens; t += 16) {
+        const int vectors = static_cast<int>(tile_width(all_tokens, t) / 8);
+        const std::byte* x = packed + tile_offset(groups, t) + g0 * vectors * 8 * kGroupBytes;
+        float* acc = s.acc + (t - t0) * padded;
+        if (planes == 1) {
+          vectors == 1 ? multiply_tile<1, 1>(s, padded, count, x, acc) : multiply_tile<2, 1>(s, padded, count, x, acc);
+        } else {
+          vectors == 1 ? multiply_tile<1, 2>(s, padded, count, x, acc) : multiply_tile<2, 2>(s, padded, count, x, acc);
+        }
+      }
+    }
+    for (int64_t t = t0; t < t0 + tokens; t += 16) {
+      store_tile(s.acc + (t - t0) * padded, rows, static_cast<int>(tile_width(all_tokens, t)), t0 + tokens - t,
+                 out + t * out_stride + row, out_stride);
+    }
+  }
+}
+
+MLXLM_INLINE void gemm(const Matrix& w, const std::byte* packed, int64_t tokens, int64_t lo, int64_t hi, float* out,
+                       int64_t out_stride, GemmScratch& s) {
+  for (int64_t t0 = 0; t0 < tokens; t0 += kBlockTokens) {
+    const int64_t count = tokens - t0 < kBlockTokens ? tokens - t0 : kBlockTokens;
+    gemm_block(w, packed, tokens, t0, count, lo, hi, out, out_stride, s);
+  }
+}
+
+}  // namespace
+}  // namespace mlxlm::avx2

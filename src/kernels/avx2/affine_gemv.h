@@ -1,0 +1,298 @@
+// Products with few tokens: lanes are 8 rows, codes are used as they lie in the file, read once at memory speed.
+#pragma once
+
+#include "kernels/avx2/affine_unpack.h"
+
+namespace mlxlm::avx2 {
+namespace {
+
+/// How the codes of 8 rows are read.
+enum class Codes {
+  nibbles,   ///< 4 bits, in place, two groups at a time
+  unpacked,  ///< at most 6 bits, unpacked to bytes, even codes first
+  bytes,     ///< 8 bits, in place
+};
+
+/// Weight groups whose scales are made ready at once: 16-byte loads of 16-bit scales, transposed.
+constexpr int kScaleGroups = 8;
+/// Bytes by which the software prefetch leads, rounded up to whole row blocks.
+constexpr int64_t kPrefetchLead = 8192;
+
+/// Scales and biases of 8 rows for kScaleGroups weight groups, and 8 rows of unpacked codes.
+struct GemvScratch {
+  alignas(64) uint8_t codes[kRowTile * kScaleGroups * 128];
+  float scales[kScaleGroups * kRowTile];  ///< [groups][rows]
+  float biases[kScaleGroups * kRowTile];
+};
+
+/// Eight rows of a matrix. A row stride of 0 makes all lanes the same row, for the last rows of a matrix.
+struct RowBlock {
+  const uint8_t* data;
+  const uint8_t* end;  ///< of the whole matrix's data
+  int64_t row_bytes;   ///< or 0
+  const std::byte* scales;
+  const std::byte* biases;
+  int64_t scale_row_bytes;  ///< or 0
+  int64_t data_lead;        ///< bytes from the data to what is to be prefetched
+  int64_t scale_lead;
+};
+
+template <DType kType>
+MLXLM_INLINE void transpose_scales(const std::byte* p, int64_t row_bytes, float* out) {
+  __m256 v[8];
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] = load_scales8<kType>(p + i * row_bytes);
+  transpose8(v);
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; ++i) _mm256_storeu_ps(out + i * 8, v[i]);
+}
+
+/// Scales of weight groups [first, first + 8) or, where fewer than 8 are left, those left.
+MLXLM_INLINE void transpose_scales(DType dtype, const std::byte* base, int64_t row_bytes, int64_t first, int count,
+                                   float* out) {
+  if (count == kScaleGroups) {
+    if (dtype == DType::f16) return transpose_scales<DType::f16>(base + first * 2, row_bytes, out);
+    if (dtype == DType::bf16) return transpose_scales<DType::bf16>(base + first * 2, row_bytes, out);
+    return transpose_scales<DType::f32>(base + first * 4, row_bytes, out);
+  }
+  for (int g = 0; g < count; ++g) {
+    for (int r = 0; r < 8; ++r) out[g * 8 + r] = load_scale(dtype, base + r * row_bytes, first + g);
+  }
+}
+
+/// Fills the tile for weight groups that start at `first` and returns where `first` is in it: the last tile of a row
+/// overlaps the one before.
+MLXLM_NOINLINE int fill_scales(DType dtype, const RowBlock& rows, int64_t first, int64_t weight_groups,
+                               GemvScratch& s) {
+  int64_t from = first;
+  int count = kScaleGroups;
+  if (first + kScaleGroups > weight_groups) {
+    from = weight_groups < kScaleGroups ? 0 : weight_groups - kScaleGroups;
+    if (weight_groups < kScaleGroups) count = static_cast<int>(weight_groups);
+  }
+  transpose_scales(dtype, rows.scales, rows.scale_row_bytes, from, count, s.scales);
+  transpose_scales(dtype, rows.biases, rows.scale_row_bytes, from, count, s.biases);
+  const int64_t ahead = rows.scale_lead + first * kRowTile * static_cast<int64_t>(dtype == DType::f32 ? 4 : 2);
+  for (int i = 0; i < (dtype == DType::f32 ? 4 : 2); ++i) {
+    prefetch(rows.scales + ahead + i * 64);
+    prefetch(rows.biases + ahead + i * 64);
+  }
+  return static_cast<int>(first - from);
+}
+
+/// One step of the float chain of 8 rows: dot products of one group, with that group's scales and biases.
+MLXLM_INLINE __m256 chain(__m256 acc, __m256i dot, __m256 scale, __m256 bias, const std::byte* x) {
+  float x_scale, x_sum;
+  std::memcpy(&x_scale, x + kGroup, sizeof x_scale);
+  std::memcpy(&x_sum, x + kGroup + sizeof x_scale, sizeof x_sum);
+  acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, _mm256_set1_ps(x_scale)), acc);
+  return _mm256_fmadd_ps(bias, _mm256_set1_ps(x_sum), acc);
+}
+
+MLXLM_INLINE __m256i add_pairs16(__m256i a, __m256i b) {
+  return _mm256_add_epi16(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+MLXLM_INLINE __m256i add_pairs32(__m256i a, __m256i b) {
+  return _mm256_add_epi32(_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+}
+MLXLM_INLINE __m256i add_quads16(__m256i a, __m256i b) {
+  return _mm256_add_epi16(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
+MLXLM_INLINE __m256i add_quads32(__m256i a, __m256i b) {
+  return _mm256_add_epi32(_mm256_unpacklo_epi64(a, b), _mm256_unpackhi_epi64(a, b));
+}
+MLXLM_INLINE __m256i add_halves(__m256i a, __m256i b) {
+  return _mm256_add_epi32(_mm256_permute2x128_si256(a, b, 0x20), _mm256_permute2x128_si256(a, b, 0x31));
+}
+
+/// Two groups of 4-bit codes: dot[t][0] and dot[t][1] for 8 rows. With one group left (kGroups = 1) only dot[t][0]
+/// counts. int16 holds the sum of a group: 32 · 15 · 127 / 2 lanes.
+template <int kTokens, int kGroups>
+MLXLM_INLINE void dot_nibbles(const uint8_t* q, int64_t row_bytes, const std::byte* x, int64_t x_stride,
+                              __m256i (&dot)[kTokens][2]) {
+  const __m256i low = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
+  __m256i even[kTokens], odd[kTokens], pair[kTokens][4];
+  MLXLM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const __m256i x0 = load256(x + t * x_stride);
+    const __m256i x1 = kGroups == 2 ? load256(x + t * x_stride + kGroupBytes) : x0;
+    even[t] = _mm256_permute2x128_si256(x0, x1, 0x20);
+    odd[t] = _mm256_permute2x128_si256(x0, x1, 0x31);
+  }
+  MLXLM_UNROLL
+  for (int i = 0; i < 4; ++i) {  // pair by pair, pinned in order so that 16 registers suffice
+    const uint8_t *p0 = q + 2 * i * row_bytes, *p1 = p0 + row_bytes;
+    const __m256i v0 = kGroups == 2 ? load256(p0) : _mm256_zextsi128_si256(load128(p0));
+    const __m256i v1 = kGroups == 2 ? load256(p1) : _mm256_zextsi128_si256(load128(p1));
+    const __m256i even0 = _mm256_and_si256(v0, low), odd0 = _mm256_and_si256(_mm256_srli_epi16(v0, 4), low);
+    const __m256i even1 = _mm256_and_si256(v1, low), odd1 = _mm256_and_si256(_mm256_srli_epi16(v1, 4), low);
+    MLXLM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i a = _mm256_add_epi16(_mm256_maddubs_epi16(even0, even[t]), _mm256_maddubs_epi16(odd0, odd[t]));
+      const __m256i b = _mm256_add_epi16(_mm256_maddubs_epi16(even1, even[t]), _mm256_maddubs_epi16(odd1, odd[t]));
+      pair[t][i] = add_pairs16(a, b);
+      pin(pair[t][i]);
+    }
+  }
+  MLXLM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    const __m256i a = _mm256_madd_epi16(add_quads16(pair[t][0], pair[t][1]), one);
+    const __m256i b = _mm256_madd_epi16(add_quads16(pair[t][2], pair[t][3]), one);
+    dot[t][0] = _mm256_permute2x128_si256(a, b, 0x20);
+    dot[t][1] = _mm256_permute2x128_si256(a, b, 0x31);
+  }
+}
+
+/// One group of unpacked codes of at most 6 bits: int16 holds 4 products (4 · 63 · 127).
+template <int kTokens>
+MLXLM_INLINE void dot_unpacked(const uint8_t* q, int64_t row_stride, const std::byte* x, int64_t x_stride,
+                               __m256i (&dot)[kTokens]) {
+  const __m256i one = _mm256_set1_epi16(1);
+  __m256i pair[kTokens][4];
+  MLXLM_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const __m256i v0 = load256(q + 2 * i * row_stride), v1 = load256(q + (2 * i + 1) * row_stride);
+    MLXLM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i xv = load256(x + t * x_stride);
+      pair[t][i] = add_pairs16(_mm256_maddubs_epi16(v0, xv), _mm256_maddubs_epi16(v1, xv));
+      pair[t][i] = _mm256_madd_epi16(pair[t][i], one);
+      pin(pair[t][i]);
+    }
+  }
+  MLXLM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    dot[t] = add_halves(add_quads32(pair[t][0], pair[t][1]), add_quads32(pair[t][2], pair[t][3]));
+  }
+}
+
+/// One group of 8-bit codes, widened: one product of maddubs could overflow its pair.
+template <int kTokens>
+MLXLM_INLINE void dot_bytes(const uint8_t* q, int64_t row_bytes, const std::byte* x, int64_t x_stride,
+                            __m256i (&dot)[kTokens]) {
+  const __m256i low = _mm256_set1_epi16(255);
+  __m256i even[kTokens], odd[kTokens], pair[kTokens][4];
+  MLXLM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    even[t] = _mm256_cvtepi8_epi16(load128(x + t * x_stride));
+    odd[t] = _mm256_cvtepi8_epi16(load128(x + t * x_stride + 16));
+  }
+  MLXLM_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    const __m256i v0 = load256(q + 2 * i * row_bytes), v1 = load256(q + (2 * i + 1) * row_bytes);
+    const __m256i even0 = _mm256_and_si256(v0, low), odd0 = _mm256_srli_epi16(v0, 8);
+    const __m256i even1 = _mm256_and_si256(v1, low), odd1 = _mm256_srli_epi16(v1, 8);
+    MLXLM_UNROLL
+    for (int t = 0; t < kTokens; ++t) {
+      const __m256i a = _mm256_add_epi32(_mm256_madd_epi16(even0, even[t]), _mm256_madd_epi16(odd0, odd[t]));
+      const __m256i b = _mm256_add_epi32(_mm256_madd_epi16(even1, even[t]), _mm256_madd_epi16(odd1, odd[t]));
+      pair[t][i] = add_pairs32(a, b);
+      pin(pair[t][i]);
+    }
+  }
+  MLXLM_UNROLL
+  for (int t = 0; t < kTokens; ++t) {
+    dot[t] = add_halves(add_quads32(pair[t][0], pair[t][1]), add_quads32(pair[t][2], pair[t][3]));
+  }
+}
+
+/// Unpacks groups [g0, g0 + groups) of 8 rows to s.codes, [groups][rows][32].
+MLXLM_NOINLINE void unpack_rows(int bits, const RowBlock& rows, int64_t g0, int groups, GemvScratch& s) {
+  const int chunk_bytes = groups * 4 * bits;
+  for (int r = 0; r < kRowTile; ++r) {
+    const uint8_t* src = rows.data + r * rows.row_bytes + g0 * 4 * bits;
+    for (int i = 0; i < chunk_bytes; i += 64) prefetch(src + rows.data_lead + i);
+    unpack_row_codes(bits, src, groups, rows.end, s.codes + r * kGroup, kRowTile * kGroup);
+  }
+}
+
+/// Eight rows by kTokens tokens; x is the first token's pack.
+template <int kTokens, Codes kCodes>
+MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std::byte* x, GemvScratch& s,
+                               __m256 (&acc)[kTokens]) {
+  const int64_t groups = w.cols / kGroup, weight_groups = w.cols / w.group_size, x_stride = groups * kGroupBytes;
+  const int repeat_shift = w.group_size == 32 ? 0 : w.group_size == 64 ? 1 : 2;
+  const int chunk = kScaleGroups << repeat_shift;
+  for (int64_t g0 = 0; g0 < groups; g0 += chunk) {
+    const int count = static_cast<int>(groups - g0 < chunk ? groups - g0 : chunk);
+    const int shift = fill_scales(w.dtype, rows, g0 >> repeat_shift, weight_groups, s) << repeat_shift;
+    if constexpr (kCodes == Codes::unpacked) unpack_rows(w.bits, rows, g0, count, s);
+    const auto step = [&](int g, int t, __m256i dot) __attribute__((always_inline)) {
+      const int at = (g + shift) >> repeat_shift;
+      acc[t] = chain(acc[t], dot, _mm256_load_ps(s.scales + at * 8), _mm256_load_ps(s.biases + at * 8),
+                     x + t * x_stride + (g0 + g) * kGroupBytes);
+    };
+    if constexpr (kCodes == Codes::nibbles) {
+      __m256i dot[kTokens][2];
+      int g = 0;
+      for (; g + 2 <= count; g += 2) {
+        const uint8_t* q = rows.data + (g0 + g) * 16;
+        const uint8_t* ahead = rows.data + rows.data_lead + (g0 + g) * 16 * kRowTile;
+        for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);
+        dot_nibbles<kTokens, 2>(q, rows.row_bytes, x + (g0 + g) * kGroupBytes, x_stride, dot);
+        for (int t = 0; t < kTokens; ++t) step(g, t, dot[t][0]);
+        for (int t = 0; t < kTokens; ++t) step(g + 1, t, dot[t][1]);
+      }
+      if (g < count) {
+        dot_nibbles<kTokens, 1>(rows.data + (g0 + g) * 16, rows.row_bytes, x + (g0 + g) * kGroupBytes, x_stride, dot);
+        for (int t = 0; t < kTokens; ++t) step(g, t, dot[t][0]);
+      }
+    } else {
+      for (int g = 0; g < count; ++g) {
+        __m256i dot[kTokens];
+        const std::byte* xg = x + (g0 + g) * kGroupBytes;
+        if constexpr (kCodes == Codes::unpacked) {
+          dot_unpacked<kTokens>(s.codes + g * kRowTile * kGroup, kGroup, xg, x_stride, dot);
+        } else {
+          const uint8_t* ahead = rows.data + rows.data_lead + (g0 + g) * kGroup * kRowTile;
+          for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);
+          dot_bytes<kTokens>(rows.data + (g0 + g) * kGroup, rows.row_bytes, xg, x_stride, dot);
+        }
+        for (int t = 0; t < kTokens; ++t) step(g, t, dot[t]);
+      }
+    }
+  }
+}
+
+template <int kTokens, Codes kCodes>
+MLXLM_INLINE void gemv_rows(const Matrix& w, const std::byte* x, int64_t lo, int64_t hi, float* out, int64_t out_stride,
+                            GemvScratch& s) {
+  const int64_t row_bytes = w.cols * w.bits / 8;
+  const int64_t scale_bytes = w.cols / w.group_size * (w.dtype == DType::f32 ? 4 : 2);
+  const int64_t blocks_ahead = (kPrefetchLead + kRowTile * row_bytes - 1) / (kRowTile * row_bytes);
+  const auto* data = reinterpret_cast<const uint8_t*>(w.data);
+  for (int64_t n = lo; n < hi;) {
+    const bool whole = hi - n >= kRowTile;
+    const RowBlock rows = {.data = data + n * row_bytes,
+                           .end = data + w.rows * row_bytes,
+                           .row_bytes = whole ? row_bytes : 0,
+                           .scales = w.scales + n * scale_bytes,
+                           .biases = w.biases + n * scale_bytes,
+                           .scale_row_bytes = whole ? scale_bytes : 0,
+                           .data_lead = blocks_ahead * kRowTile * row_bytes,
+                           .scale_lead = blocks_ahead * kRowTile * scale_bytes};
+    __m256 acc[kTokens];
+    for (int t = 0; t < kTokens; ++t) acc[t] = _mm256_setzero_ps();
+    gemv_block<kTokens, kCodes>(w, rows, x, s, acc);
+    for (int t = 0; t < kTokens; ++t) {
+      float* to = out + t * out_stride + n;
+      if (whole) {
+        _mm256_storeu_ps(to, acc[t]);
+      } else {
+        *to = _mm256_cvtss_f32(acc[t]);
+      }
+    }
+    n += whole ? kRowTile : 1;
+  }
+}
+
+template <int kTokens>
+MLXLM_INLINE void gemv(const Matrix& w, const std::byte* x, int64_t lo, int64_t hi, float* out, int64_t out_stride,
+                       GemvScratch& s) {
+  if (w.bits == 4) return gemv_rows<kTokens, Codes::nibbles>(w, x, lo, hi, out, out_stride, s);
+  if (w.bits == 8) return gemv_rows<kTokens, Codes::bytes>(w, x, lo, hi, out, out_stride, s);
+  return gemv_rows<kTokens, Codes::unpacked>(w, x, lo, hi, out, out_stride, s);
+}
+
+}  // namespace
+}  // namespace mlxlm::avx2
