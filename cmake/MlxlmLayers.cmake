@@ -1,5 +1,8 @@
 # mlxlm_layer(NAME SOURCES … [DEPENDS …]): one static library per src folder, called mlxlm_NAME.
 # mlxlm_test(NAME SOURCES … [DEPENDS …] [LABELS …]): one GoogleTest program, registered with ctest.
+# mlxlm_fuzzer(NAME SOURCES … [DEPENDS …] [CORPUS FOLDER]): one libFuzzer program, run for a while by ctest.
+
+set(MLXLM_FUZZ_SECONDS 20 CACHE STRING "How long ctest lets each fuzz target run")
 
 add_library(mlxlm_options INTERFACE)
 target_compile_features(mlxlm_options INTERFACE cxx_std_20)
@@ -17,11 +20,15 @@ target_compile_options(
             -Wnon-virtual-dtor
             -Wold-style-cast
             $<$<BOOL:${MLXLM_WERROR}>:-Werror>)
+if(MLXLM_FUZZERS)
+  target_compile_options(mlxlm_options INTERFACE -fsanitize=fuzzer-no-link) # tells the fuzzer which code an input reached
+endif()
 
 function(mlxlm_layer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(mlxlm_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(mlxlm_${name} PUBLIC mlxlm_options ${ARG_DEPENDS})
+  set_property(GLOBAL APPEND PROPERTY MLXLM_LAYERS mlxlm_${name}) # the shared library is made of all of them
 endfunction()
 
 function(mlxlm_test name)
@@ -36,4 +43,20 @@ function(mlxlm_test name)
   target_link_libraries(${name} PRIVATE mlxlm_options ${ARG_DEPENDS} mlxlm_gtest_main)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "unit;${ARG_LABELS}")
+endfunction()
+
+function(mlxlm_fuzzer name)
+  if(NOT MLXLM_FUZZERS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "CORPUS" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE mlxlm_options ${ARG_DEPENDS})
+  target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  # New inputs go to the first folder, inside the build; the seeds stand in the tree.
+  set(found ${CMAKE_CURRENT_BINARY_DIR}/${name}.found)
+  file(MAKE_DIRECTORY ${found})
+  add_test(NAME ${name} COMMAND ${name} -max_total_time=${MLXLM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=4096
+                                -print_final_stats=1 ${found} ${ARG_CORPUS})
+  set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS fuzz)
 endfunction()
