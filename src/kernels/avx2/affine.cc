@@ -19,11 +19,17 @@ MLXLM_INLINE uint32_t max_lanes(__m256i v) {
 }
 
 struct QuantizedGroup {
-  __m256i codes;  ///< int8, even ones first
+  __m256i codes[2];  ///< int8: in a plain pack's order; or natural, and high where split in two
   float scale;
   float sum;
 };
 
+/// 32 int16 as packs_epi32 leaves them, to bytes in natural order.
+MLXLM_INLINE __m256i to_bytes(__m256i a, __m256i b) {
+  return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+template <int kClass, bool kPlanes>
 MLXLM_INLINE QuantizedGroup quantize_group(const float* x) {
   __m256 v[4];
   __m256i amax = _mm256_setzero_si256(), code[4], sum = amax;
@@ -32,25 +38,40 @@ MLXLM_INLINE QuantizedGroup quantize_group(const float* x) {
     amax = _mm256_max_epi32(amax, _mm256_and_si256(_mm256_castps_si256(v[i]), _mm256_set1_epi32(0x7fffffff)));
   }
   const Quantizer q = make_quantizer(max_lanes(amax));
-  if (q.inverse == 0) return {_mm256_setzero_si256(), q.scale, q.scale * 0.0f};
+  if (q.inverse == 0) return {{_mm256_setzero_si256(), _mm256_setzero_si256()}, q.scale, q.scale * 0.0f};
   for (int i = 0; i < 4; ++i) {
     code[i] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i], _mm256_set1_ps(q.inverse)));
     sum = _mm256_add_epi32(sum, code[i]);
   }
-  const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(code[0], code[1]), _mm256_packs_epi32(code[2], code[3]));
-  const __m256i natural = _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-  return {even_odd(natural), q.scale, q.scale * static_cast<float>(sum_lanes(sum))};
+  QuantizedGroup out = {{}, q.scale, q.scale * static_cast<float>(sum_lanes(sum))};
+  __m256i a = _mm256_packs_epi32(code[0], code[1]), b = _mm256_packs_epi32(code[2], code[3]);
+  if (kPlanes) {
+    const __m256i half = _mm256_set1_epi16(8);
+    const __m256i high_a = _mm256_srai_epi16(_mm256_add_epi16(a, half), 4);
+    const __m256i high_b = _mm256_srai_epi16(_mm256_add_epi16(b, half), 4);
+    a = _mm256_sub_epi16(a, _mm256_slli_epi16(high_a, 4));
+    b = _mm256_sub_epi16(b, _mm256_slli_epi16(high_b, 4));
+    out.codes[1] = to_bytes(high_a, high_b);
+  }
+  out.codes[0] = kClass == kPlain ? even_odd(to_bytes(a, b)) : to_bytes(a, b);
+  return out;
 }
 
 /// Token `lane` of a tile of `width` tokens, `groups` groups; x null is padding.
-MLXLM_INLINE void pack_token(const float* x, int64_t groups, int64_t lane, int64_t width, std::byte* tile) {
-  for (int64_t g = 0; g < groups; ++g, tile += width * kGroupBytes) {
-    const QuantizedGroup q =
-        x == nullptr ? QuantizedGroup{_mm256_setzero_si256(), 0, 0} : quantize_group(x + g * kGroup);
-    alignas(32) std::byte codes[kGroup];
-    store256(codes, q.codes);
-    for (int64_t step = 0; step < 8; ++step) std::memcpy(tile + (step * width + lane) * 4, codes + step * 4, 4);
-    std::byte* scales = tile + width * kGroup + lane * 4;
+template <int kClass, bool kPlanes>
+MLXLM_NOINLINE void pack_token(const float* x, int64_t groups, int64_t lane, int64_t width, std::byte* tile) {
+  constexpr int64_t planes = kPlanes ? 2 : 1;
+  for (int64_t g = 0; g < groups; ++g, tile += width * (planes * kGroup + 8)) {
+    QuantizedGroup q = {};
+    if (x != nullptr) q = quantize_group<kClass, kPlanes>(x + g * kGroup);
+    for (int64_t p = 0; p < planes; ++p) {
+      alignas(32) std::byte codes[kGroup];
+      store256(codes, q.codes[p]);
+      for (int64_t step = 0; step < 8; ++step) {
+        std::memcpy(tile + ((step * planes + p) * width + lane) * 4, codes + step * 4, 4);
+      }
+    }
+    std::byte* scales = tile + width * planes * kGroup + lane * 4;
     std::memcpy(scales, &q.scale, 4);
     std::memcpy(scales + width * 4, &q.sum, 4);
   }
@@ -58,22 +79,23 @@ MLXLM_INLINE void pack_token(const float* x, int64_t groups, int64_t lane, int64
 
 }  // namespace
 
-int pack_class(int /*bits*/) { return 0; }
+int pack_class(int bits) { return bits <= 4 ? kPlain : kSplit; }
 
-size_t packed_bytes(int /*pack_class*/, int64_t tokens, int64_t k) {
+size_t packed_bytes(int pack_class, int64_t tokens, int64_t k) {
   const int64_t padded = tokens <= kVectorTokens ? tokens : (tokens + 7) / 8 * 8;
-  return static_cast<size_t>(padded * (k / kGroup) * kGroupBytes);
+  return static_cast<size_t>(padded * (k / kGroup) * group_bytes(pack_class, tile_width(tokens, 0)));
 }
 
-void pack_activations(int /*pack_class*/, const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi,
-                      void* packed) {
+void pack_activations(int pack_class, const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi, void* packed) {
   const int64_t groups = k / kGroup;
-  auto* base = static_cast<std::byte*>(packed);
   for (int64_t t = lo; t < hi;) {
     const int64_t width = tile_width(tokens, t);
-    std::byte* tile = base + tile_offset(groups, t);
+    std::byte* tile = static_cast<std::byte*>(packed) + t * groups * group_bytes(pack_class, width);
+    const auto pack = pack_class == kPlain ? pack_token<kPlain, false>
+                      : width == 1         ? pack_token<kSplit, false>
+                                           : pack_token<kSplit, true>;
     for (int64_t lane = 0; lane < width; ++lane) {
-      pack_token(t + lane < tokens ? x + (t + lane) * k : nullptr, groups, lane, width, tile);
+      pack(t + lane < tokens ? x + (t + lane) * k : nullptr, groups, lane, width, tile);
     }
     t += width;
   }

@@ -10,16 +10,14 @@ namespace {
 /// tile's activations (20 KiB) stay in L1 while all rows pass. Halves of a thread's rows in most models are multiples
 /// of 48.
 constexpr int kBlockRows = 48;
-/// Rows whose codes of a group lie together.
-constexpr int kPanelRows = 8;
 /// 1,024 values of K; a multiple of every weight group.
 constexpr int kChunkGroups = 32;
 /// Tokens whose results (96 KiB of floats) stay in L2 while K is walked.
 constexpr int64_t kBlockTokens = 512;
 
 struct GemmScratch {
-  alignas(64) uint8_t codes[kBlockRows * kChunkGroups * 2 * kGroup];  ///< [panels][groups][kPanelRows][planes][32]
-  float scales[kBlockRows * kChunkGroups];                            ///< [rows][kChunkGroups]
+  alignas(64) uint8_t codes[kBlockRows * kChunkGroups * kGroup];  ///< [panels][groups][kPanelRows][32]
+  float scales[kBlockRows * kChunkGroups];                        ///< [rows][kChunkGroups]
   float biases[kBlockRows * kChunkGroups];
   float acc[kBlockRows * kBlockTokens];  ///< [tiles][rows][tokens of the tile]
 };
@@ -29,34 +27,32 @@ static_assert(sizeof(GemmScratch) + 64 <= kScratchBytes);
 template <int kVectors, int kRows, int kPlanes>
 MLXLM_INLINE void multiply_group(const uint8_t* codes, const float* scales, const float* biases, const std::byte* x,
                                  float* acc) {
-  constexpr int kTokens = 8 * kVectors;
   __m256i dot[kRows][kVectors][kPlanes];
   MLXLM_UNROLL
   for (int step = 0; step < 8; ++step) {
-    __m256i xv[kVectors];
+    __m256i xv[kPlanes][kVectors];
     MLXLM_UNROLL
-    for (int m = 0; m < kVectors; ++m) {
-      xv[m] = load256(x + (step * kVectors + m) * 32);
-      pin(xv[m]);
+    for (int i = 0; i < kPlanes * kVectors; ++i) {
+      __m256i& v = xv[i / kVectors][i % kVectors];
+      v = load256(x + (step * kPlanes * kVectors + i) * 32);
+      pin(v);
     }
     MLXLM_UNROLL
     for (int r = 0; r < kRows; ++r) {
+      int four;
+      std::memcpy(&four, codes + r * kGroup + step * 4, 4);
+      const __m256i w = _mm256_set1_epi32(four);
       MLXLM_UNROLL
-      for (int p = 0; p < kPlanes; ++p) {
-        int four;
-        std::memcpy(&four, codes + (r * kPlanes + p) * kGroup + step * 4, 4);
-        const __m256i w = _mm256_set1_epi32(four);
-        MLXLM_UNROLL
-        for (int m = 0; m < kVectors; ++m) {
-          const __m256i product = _mm256_maddubs_epi16(w, xv[m]);
-          dot[r][m][p] = step == 0 ? product : _mm256_add_epi16(dot[r][m][p], product);
-          pin(dot[r][m][p]);
-        }
+      for (int i = 0; i < kPlanes * kVectors; ++i) {
+        __m256i& sum = dot[r][i % kVectors][i / kVectors];
+        const __m256i product = _mm256_maddubs_epi16(w, xv[i / kVectors][i % kVectors]);
+        sum = step == 0 ? product : _mm256_add_epi16(sum, product);
+        pin(sum);
       }
     }
   }
-  const auto* x_scales = reinterpret_cast<const float*>(x + kTokens * kGroup);
-  const float* x_sums = x_scales + kTokens;
+  const auto* x_scales = reinterpret_cast<const float*>(x + 8 * kVectors * kPlanes * kGroup);
+  const float* x_sums = x_scales + 8 * kVectors;
   MLXLM_UNROLL
   for (int r = 0; r < kRows; ++r) {
     const __m256 scale = _mm256_set1_ps(scales[r * kChunkGroups]), bias = _mm256_set1_ps(biases[r * kChunkGroups]);
@@ -74,19 +70,18 @@ MLXLM_INLINE void multiply_group(const uint8_t* codes, const float* scales, cons
   }
 }
 
-/// All panels of a row block by one tile of kVectors · 8 tokens.
+/// All panels of a row block by one tile of kVectors · 8 tokens, in kPlanes planes.
 template <int kVectors, int kPlanes>
 MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, const std::byte* x, float* acc) {
   constexpr int kRows = kPanelRows / kVectors / kPlanes;  // 8 sums leave registers for activations and products
   for (int row = 0; row < rows; row += kRows) {
-    const int64_t panel = row / kPanelRows * groups * kPanelRows + row % kPanelRows;
-    const uint8_t* codes = s.codes + panel * kPlanes * kGroup;
+    const uint8_t* codes = s.codes + row / kPanelRows * groups * kPanelStride + row % kPanelRows * kGroup;
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
       multiply_group<kVectors, kRows, kPlanes>(codes, s.scales + row * kChunkGroups + g,
                                                s.biases + row * kChunkGroups + g, xg, acc);
-      codes += kPanelRows * kPlanes * kGroup;
-      xg += 8 * kVectors * kGroupBytes;
+      codes += kPanelStride;
+      xg += 8 * kVectors * (kGroupBytes + (kPlanes - 1) * kGroup);
     }
     acc += kRows * kVectors * 8;
   }
@@ -100,36 +95,42 @@ MLXLM_INLINE void repeat_twice(float* p, int count) {
   }
 }
 
-/// The scales (or biases) of activation groups [g0, g0 + groups) of a row.
-MLXLM_INLINE void fill_scales(const Matrix& w, const std::byte* base, int64_t row, int64_t g0, int groups, float* out) {
-  const int repeat = w.group_size / kGroup;
-  load_scale_row(w.dtype, base, row * (w.cols / w.group_size) + g0 / repeat, groups / repeat, out);
-  if (repeat == 4) repeat_twice(out, groups / 2);
-  if (repeat >= 2) repeat_twice(out, groups);
+/// Scales (or biases) of activation groups [g0, g0 + groups) of `rows` rows to out [rows][kChunkGroups].
+template <DType kType>
+MLXLM_NOINLINE void fill_scales(const Matrix& w, const std::byte* base, int64_t row, int rows, int64_t g0, int groups,
+                                float* out) {
+  constexpr int kSize = kType == DType::f32 ? 4 : 2;
+  const int repeat = w.group_size / kGroup, count = groups / repeat;
+  const std::byte* p = base + (row * (w.cols / w.group_size) + g0 / repeat) * kSize;
+  for (int r = 0; r < rows; ++r, p += w.cols / w.group_size * kSize, out += kChunkGroups) {
+    for (int i = 0; i + 8 <= count; i += 8) _mm256_storeu_ps(out + i, load_scales8<kType>(p + i * kSize));
+    if (count < 8) {
+      for (int i = 0; i < count; ++i) out[i] = load_scale(kType, p, i);
+    } else if (count % 8 != 0) {
+      _mm256_storeu_ps(out + count - 8, load_scales8<kType>(p + (count - 8) * kSize));
+    }
+    if (repeat == 4) repeat_twice(out, groups / 2);
+    if (repeat >= 2) repeat_twice(out, groups);
+  }
 }
 
 /// Unpacks groups [g0, g0 + groups) of rows [row, row + rows) and fetches the same part of the next block. Rows up to a
 /// multiple of kPanelRows become zero.
 MLXLM_INLINE void fill_block(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, GemmScratch& s) {
   const int64_t row_bytes = w.cols * w.bits / 8;
-  const int chunk_bytes = groups * 4 * w.bits, row_stride = planes_of(w.bits) * kGroup;
   const auto* data = reinterpret_cast<const uint8_t*>(w.data);
-  const uint8_t* end = data + w.rows * row_bytes;
-  for (int r = 0; r < (rows + kPanelRows - 1) / kPanelRows * kPanelRows; ++r) {
-    const int panel = r / kPanelRows * groups * kPanelRows + r % kPanelRows;
-    uint8_t* codes = s.codes + panel * row_stride;
-    float *scales = s.scales + r * kChunkGroups, *biases = s.biases + r * kChunkGroups;
-    if (r < rows) {
-      const uint8_t* src = data + (row + r) * row_bytes + g0 * 4 * w.bits;
-      for (int i = 0; i < chunk_bytes; i += 64) prefetch(src + kBlockRows * row_bytes + i);
-      unpack_row_planes(w.bits, src, groups, end, codes, kPanelRows * row_stride);
-      fill_scales(w, w.scales, row + r, g0, groups, scales);
-      fill_scales(w, w.biases, row + r, g0, groups, biases);
-    } else {
-      for (int g = 0; g < groups; ++g) {
-        std::memset(codes + g * kPanelRows * row_stride, 0, static_cast<size_t>(row_stride));
-        scales[g] = biases[g] = 0;
-      }
+  const uint8_t* src = data + row * row_bytes + g0 * 4 * w.bits;
+  unpack_rows(w.bits, src, row_bytes, rows, groups, data + w.rows * row_bytes, kBlockRows * row_bytes, s.codes);
+  const auto fill = w.dtype == DType::f32   ? fill_scales<DType::f32>
+                    : w.dtype == DType::f16 ? fill_scales<DType::f16>
+                                            : fill_scales<DType::bf16>;
+  fill(w, w.scales, row, rows, g0, groups, s.scales);
+  fill(w, w.biases, row, rows, g0, groups, s.biases);
+  for (int r = rows; r % kPanelRows != 0; ++r) {
+    uint8_t* codes = s.codes + r / kPanelRows * groups * kPanelStride + r % kPanelRows * kGroup;
+    for (int g = 0; g < groups; ++g) {
+      store256(codes + g * kPanelStride, _mm256_setzero_si256());
+      s.scales[r * kChunkGroups + g] = s.biases[r * kChunkGroups + g] = 0;
     }
   }
 }
@@ -158,7 +159,8 @@ MLXLM_INLINE void store_tile(const float* acc, int rows, int width, int64_t toke
 MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t all_tokens, int64_t t0, int64_t tokens,
                              int64_t lo, int64_t hi, float* out, int64_t out_stride, GemmScratch& s) {
   const int64_t groups = w.cols / kGroup;
-  const int planes = planes_of(w.bits);
+  const int pack_class = w.bits <= 4 ? kPlain : kSplit;
+  const int64_t token_bytes = group_bytes(pack_class, 8);
   for (int64_t row = lo; row < hi; row += kBlockRows) {
     const int rows = static_cast<int>(hi - row < kBlockRows ? hi - row : kBlockRows), padded = (rows + 7) / 8 * 8;
     std::memset(s.acc, 0, static_cast<size_t>(padded * (tokens + 15) / 16 * 16) * sizeof(float));
@@ -167,9 +169,9 @@ MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t a
       fill_block(w, row, rows, g0, count, s);
       for (int64_t t = t0; t < t0 + tokens; t += 16) {
         const int vectors = static_cast<int>(tile_width(all_tokens, t) / 8);
-        const std::byte* x = packed + tile_offset(groups, t) + g0 * vectors * 8 * kGroupBytes;
+        const std::byte* x = packed + (t * groups + g0 * vectors * 8) * token_bytes;  // tiles before it are full
         float* acc = s.acc + (t - t0) * padded;
-        if (planes == 1) {
+        if (pack_class == kPlain) {
           vectors == 1 ? multiply_tile<1, 1>(s, padded, count, x, acc) : multiply_tile<2, 1>(s, padded, count, x, acc);
         } else {
           vectors == 1 ? multiply_tile<1, 2>(s, padded, count, x, acc) : multiply_tile<2, 2>(s, padded, count, x, acc);

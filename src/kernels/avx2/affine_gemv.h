@@ -9,7 +9,7 @@ namespace {
 /// How the codes of 8 rows are read.
 enum class Codes {
   nibbles,   ///< 4 bits, in place, two groups at a time
-  unpacked,  ///< at most 6 bits, unpacked to bytes, even codes first
+  unpacked,  ///< at most 6 bits, unpacked to bytes in the order of their pack
   bytes,     ///< 8 bits, in place
 };
 
@@ -174,8 +174,9 @@ MLXLM_INLINE void dot_bytes(const uint8_t* q, int64_t row_bytes, const std::byte
   __m256i even[kTokens], odd[kTokens], pair[kTokens][4];
   MLXLM_UNROLL
   for (int t = 0; t < kTokens; ++t) {
-    even[t] = _mm256_cvtepi8_epi16(load128(x + t * x_stride));
-    odd[t] = _mm256_cvtepi8_epi16(load128(x + t * x_stride + 16));
+    const __m256i v = load256(x + t * x_stride);
+    even[t] = _mm256_srai_epi16(_mm256_slli_epi16(v, 8), 8);
+    odd[t] = _mm256_srai_epi16(v, 8);
   }
   MLXLM_UNROLL
   for (int i = 0; i < 4; ++i) {
@@ -196,16 +197,6 @@ MLXLM_INLINE void dot_bytes(const uint8_t* q, int64_t row_bytes, const std::byte
   }
 }
 
-/// Unpacks groups [g0, g0 + groups) of 8 rows to s.codes, [groups][rows][32].
-MLXLM_NOINLINE void unpack_rows(int bits, const RowBlock& rows, int64_t g0, int groups, GemvScratch& s) {
-  const int chunk_bytes = groups * 4 * bits;
-  for (int r = 0; r < kRowTile; ++r) {
-    const uint8_t* src = rows.data + r * rows.row_bytes + g0 * 4 * bits;
-    for (int i = 0; i < chunk_bytes; i += 64) prefetch(src + rows.data_lead + i);
-    unpack_row_codes(bits, src, groups, rows.end, s.codes + r * kGroup, kRowTile * kGroup);
-  }
-}
-
 /// Eight rows by kTokens tokens; x is the first token's pack.
 template <int kTokens, Codes kCodes>
 MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std::byte* x, GemvScratch& s,
@@ -216,7 +207,10 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
   for (int64_t g0 = 0; g0 < groups; g0 += chunk) {
     const int count = static_cast<int>(groups - g0 < chunk ? groups - g0 : chunk);
     const int shift = fill_scales(w.dtype, rows, g0 >> repeat_shift, weight_groups, s) << repeat_shift;
-    if constexpr (kCodes == Codes::unpacked) unpack_rows(w.bits, rows, g0, count, s);
+    if constexpr (kCodes == Codes::unpacked) {
+      unpack_rows(w.bits, rows.data + g0 * 4 * w.bits, rows.row_bytes, kPanelRows, count, rows.end, rows.data_lead,
+                  s.codes);
+    }
     const auto step = [&](int g, int t, __m256i dot) __attribute__((always_inline)) {
       const int at = (g + shift) >> repeat_shift;
       acc[t] = chain(acc[t], dot, _mm256_load_ps(s.scales + at * 8), _mm256_load_ps(s.biases + at * 8),
@@ -242,7 +236,7 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
         __m256i dot[kTokens];
         const std::byte* xg = x + (g0 + g) * kGroupBytes;
         if constexpr (kCodes == Codes::unpacked) {
-          dot_unpacked<kTokens>(s.codes + g * kRowTile * kGroup, kGroup, xg, x_stride, dot);
+          dot_unpacked<kTokens>(s.codes + g * kPanelStride, kGroup, xg, x_stride, dot);
         } else {
           const uint8_t* ahead = rows.data + rows.data_lead + (g0 + g) * kGroup * kRowTile;
           for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);

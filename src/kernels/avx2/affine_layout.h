@@ -1,9 +1,13 @@
-// How packed activations lie for the AVX2 affine products, and the order of codes inside a group.
+// How packed activations lie for the AVX2 affine products.
 //
 // Tokens are cut into tiles: of 16, the last of 8 where that holds the rest; up to kVectorTokens tokens each have a
 // tile of their own. A tile is [k / 32] groups of {int8 codes [8 steps][tokens][4], float scales [tokens], float sums
-// [tokens]}. A group's even codes come first, then its odd ones (step s holds codes 8s + {0, 2, 4, 6}, step 4 + s codes
-// 8s + {1, 3, 5, 7}): the order in which a mask and a shift take 4-bit codes out of bytes.
+// [tokens]}. Two classes differ in the codes:
+//   plain  for weights of up to 4 bits. A group's even codes come first, then its odd ones (step s holds codes
+//          8s + {0, 2, 4, 6}, step 4 + s codes 8s + {1, 3, 5, 7}): the order in which a mask and a shift take 4-bit
+//          codes out of bytes.
+//   split  for wider weights, in natural order. In tiles of 8 or 16 each step has two planes, low and high, with
+//          code = low + 16 · high and both in [-8, 8], so that 16 products with an 8-bit code fit int16 (32,640).
 #pragma once
 
 #include <immintrin.h>
@@ -16,17 +20,20 @@ namespace {
 
 /// Up to this many tokens the product runs with rows in the lanes and no unpacking, at memory speed for one token.
 constexpr int64_t kVectorTokens = 4;
+constexpr int kPlain = 0, kSplit = 1;  // pack classes
+
 /// Bytes of one group of one token: codes, scale and sum.
 constexpr int64_t kGroupBytes = kGroup + 2 * sizeof(float);
+
+MLXLM_INLINE int64_t group_bytes(int pack_class, int64_t width) {
+  return pack_class == kSplit && width > 1 ? kGroupBytes + kGroup : kGroupBytes;
+}
 
 /// Tokens in the tile that starts at token `first`.
 MLXLM_INLINE int64_t tile_width(int64_t tokens, int64_t first) {
   if (tokens <= kVectorTokens) return 1;
   return tokens - first > 8 ? 16 : 8;
 }
-
-/// Bytes from the pack to the tile that starts at token `first`: all tiles before it are full.
-MLXLM_INLINE int64_t tile_offset(int64_t groups, int64_t first) { return first * groups * kGroupBytes; }
 
 /// Makes gcc keep this value in a register at this point. Without it gcc re-associates the integer sums, computes all
 /// products first and spills them.

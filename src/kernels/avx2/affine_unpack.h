@@ -26,25 +26,19 @@ MLXLM_INLINE __m256i unpack_natural(const uint8_t* p) {
   return _mm256_or_si256(_mm256_or_si256(code0, code1), _mm256_or_si256(code2, code3));
 }
 
-/// Byte planes of a group in the micro kernel's operand: codes of up to 4 bits are one plane, wider ones a plane of the
-/// low 4 bits and one of the rest, so that 16 products of a plane always fit int16.
-MLXLM_INLINE int planes_of(int bits) { return bits <= 4 ? 1 : 2; }
+/// A group of 8 rows lies together in unpacked codes: [groups][kPanelRows][32].
+constexpr int kPanelRows = 8;
+constexpr int64_t kPanelStride = kPanelRows * kGroup;
 
-MLXLM_INLINE void store_planes(uint8_t* out, __m256i codes) {
-  const __m256i low = _mm256_set1_epi8(15);
-  store256(out, _mm256_and_si256(codes, low));
-  store256(out + kGroup, _mm256_and_si256(_mm256_srli_epi16(codes, 4), low));
-}
-
-/// 4-bit codes, two groups a step: the low and high nibbles of a byte are an even and an odd code.
-MLXLM_INLINE void unpack_nibble_row(const uint8_t* src, int groups, uint8_t* out, int64_t stride) {
+/// 4-bit codes, two groups a step, even codes first: the low and high nibbles of a byte are an even and an odd code.
+MLXLM_INLINE void unpack_nibble_row(const uint8_t* src, int groups, uint8_t* out) {
   const __m256i low = _mm256_set1_epi8(15);
   int g = 0;
-  for (; g + 2 <= groups; g += 2, src += 32, out += 2 * stride) {
+  for (; g + 2 <= groups; g += 2, src += 32, out += 2 * kPanelStride) {
     const __m256i v = load256(src), even = _mm256_and_si256(v, low);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi16(v, 4), low);
     store256(out, _mm256_permute2x128_si256(even, odd, 0x20));
-    store256(out + stride, _mm256_permute2x128_si256(even, odd, 0x31));
+    store256(out + kPanelStride, _mm256_permute2x128_si256(even, odd, 0x31));
   }
   if (g < groups) {
     const __m256i v = _mm256_broadcastsi128_si256(load128(src));
@@ -52,60 +46,60 @@ MLXLM_INLINE void unpack_nibble_row(const uint8_t* src, int groups, uint8_t* out
   }
 }
 
-MLXLM_INLINE void unpack_byte_row(const uint8_t* src, int groups, uint8_t* out, int64_t stride) {
-  for (int g = 0; g < groups; ++g) store_planes(out + g * stride, even_odd(load256(src + g * kGroup)));
+MLXLM_INLINE void copy_byte_row(const uint8_t* src, int groups, uint8_t* out) {
+  for (int g = 0; g < groups; ++g) store256(out + g * kPanelStride, load256(src + g * kGroup));
 }
 
-/// `end` is the end of the matrix's data: groups whose read would pass it are copied first.
-template <int kBits, bool kPlanes>
-MLXLM_INLINE void unpack_narrow_row(const uint8_t* src, int groups, const uint8_t* end, uint8_t* out, int64_t stride) {
-  for (int g = 0; g < groups; ++g, src += 4 * kBits, out += stride) {
-    const uint8_t* from = src;
-    uint8_t copy[kGroup] = {};
-    if (end - src < 2 * kBits + 16) {
-      std::memcpy(copy, src, 4 * kBits);
-      from = copy;
-    }
-    const __m256i codes = even_odd(unpack_natural<kBits>(from));
-    if (kPlanes && kBits > 4) {
-      store_planes(out, codes);
+/// Widths other than 4 and 8; even codes first up to 4 bits, natural order above. `end` is the end of the matrix's
+/// data: groups whose read would pass it are copied first.
+template <int kBits>
+MLXLM_INLINE void unpack_narrow_row(const uint8_t* src, int groups, const uint8_t* end, uint8_t* out) {
+  const int64_t last_safe = (end - src - (2 * kBits + 16)) / (4 * kBits);  // of groups that may be read in place
+  const int safe = end - src < 2 * kBits + 16 ? 0 : last_safe + 1 < groups ? static_cast<int>(last_safe) + 1 : groups;
+  for (int g = 0; g < safe; ++g, src += 4 * kBits, out += kPanelStride) {
+    const __m256i codes = unpack_natural<kBits>(src);
+    store256(out, kBits <= 4 ? even_odd(codes) : codes);
+  }
+  for (int g = safe; g < groups; ++g, src += 4 * kBits, out += kPanelStride) {
+    uint8_t copy[2 * kBits + 16] = {};
+    std::memcpy(copy, src, 4 * kBits);
+    const __m256i codes = unpack_natural<kBits>(copy);
+    store256(out, kBits <= 4 ? even_odd(codes) : codes);
+  }
+}
+
+/// `rows` rows of `groups` groups, row_bytes apart, to panels; fetches the same part of the rows `lead` bytes on.
+template <int kBits>
+MLXLM_NOINLINE void unpack_rows(const uint8_t* src, int64_t row_bytes, int rows, int groups, const uint8_t* end,
+                                int64_t lead, uint8_t* out) {
+  for (int r = 0; r < rows; ++r, src += row_bytes) {
+    for (int i = 0; i < groups * 4 * kBits; i += 64) prefetch(src + lead + i);
+    uint8_t* row = out + r / kPanelRows * groups * kPanelStride + r % kPanelRows * kGroup;
+    if constexpr (kBits == 4) {
+      unpack_nibble_row(src, groups, row);
+    } else if constexpr (kBits == 8) {
+      copy_byte_row(src, groups, row);
     } else {
-      store256(out, codes);
+      unpack_narrow_row<kBits>(src, groups, end, row);
     }
   }
 }
 
-/// One row's groups as planes of bytes, even codes first; `stride` bytes from group to group.
-MLXLM_NOINLINE void unpack_row_planes(int bits, const uint8_t* src, int groups, const uint8_t* end, uint8_t* out,
-                                      int64_t stride) {
+MLXLM_INLINE void unpack_rows(int bits, const uint8_t* src, int64_t row_bytes, int rows, int groups, const uint8_t* end,
+                              int64_t lead, uint8_t* out) {
   switch (bits) {
     case 2:
-      return unpack_narrow_row<2, true>(src, groups, end, out, stride);
+      return unpack_rows<2>(src, row_bytes, rows, groups, end, lead, out);
     case 3:
-      return unpack_narrow_row<3, true>(src, groups, end, out, stride);
+      return unpack_rows<3>(src, row_bytes, rows, groups, end, lead, out);
     case 4:
-      return unpack_nibble_row(src, groups, out, stride);
+      return unpack_rows<4>(src, row_bytes, rows, groups, end, lead, out);
     case 5:
-      return unpack_narrow_row<5, true>(src, groups, end, out, stride);
+      return unpack_rows<5>(src, row_bytes, rows, groups, end, lead, out);
     case 6:
-      return unpack_narrow_row<6, true>(src, groups, end, out, stride);
+      return unpack_rows<6>(src, row_bytes, rows, groups, end, lead, out);
     default:
-      return unpack_byte_row(src, groups, out, stride);
-  }
-}
-
-/// One row's groups of 2, 3, 5 or 6 bits as whole codes, even ones first.
-MLXLM_NOINLINE void unpack_row_codes(int bits, const uint8_t* src, int groups, const uint8_t* end, uint8_t* out,
-                                     int64_t stride) {
-  switch (bits) {
-    case 2:
-      return unpack_narrow_row<2, false>(src, groups, end, out, stride);
-    case 3:
-      return unpack_narrow_row<3, false>(src, groups, end, out, stride);
-    case 5:
-      return unpack_narrow_row<5, false>(src, groups, end, out, stride);
-    default:
-      return unpack_narrow_row<6, false>(src, groups, end, out, stride);
+      return unpack_rows<8>(src, row_bytes, rows, groups, end, lead, out);
   }
 }
 
@@ -115,18 +109,6 @@ MLXLM_INLINE __m256 load_scales8(const std::byte* p) {
   if constexpr (kType == DType::f32) return _mm256_loadu_ps(reinterpret_cast<const float*>(p));
   if constexpr (kType == DType::f16) return _mm256_cvtph_ps(load128(p));
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load128(p)), 16));
-}
-
-/// Scales [first, first + count) to floats.
-MLXLM_NOINLINE void load_scale_row(DType dtype, const std::byte* base, int64_t first, int count, float* out) {
-  int i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const std::byte* p = base + (first + i) * (dtype == DType::f32 ? 4 : 2);
-    _mm256_storeu_ps(out + i, dtype == DType::f32   ? load_scales8<DType::f32>(p)
-                              : dtype == DType::f16 ? load_scales8<DType::f16>(p)
-                                                    : load_scales8<DType::bf16>(p));
-  }
-  for (; i < count; ++i) out[i] = load_scale(dtype, base, first + i);
 }
 
 /// The 8 × 8 transpose of v in place.
