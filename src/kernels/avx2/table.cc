@@ -1,0 +1,30 @@
+// The kernels for AVX2, FMA and F16C: the shared algorithms over this set's vectors, and its own integer products.
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/avx2/affine.h"
+#include "kernels/avx2/simd.h"
+#include "kernels/kernels.h"
+#include "kernels/sets.h"
+
+namespace mlxlm::avx2 {
+namespace {
+
+// clang-format off: each uses what stands above it.
+#include "kernels/generic/attention.inl"
+#include "kernels/generic/elements.inl"
+#include "kernels/generic/float_matmul.inl"
+#include "kernels/generic/logits.inl"
+#include "kernels/generic/math.inl"
+#include "kernels/generic/rows.inl"
+// clang-format on
+
+}  // namespace
+
+extern const Kernels kKernels = {
+    .isa = "avx2",
+#include "kernels/generic/table.inl"
+};
+
+}  // namespace mlxlm::avx2
