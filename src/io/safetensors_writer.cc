@@ -10,7 +10,13 @@
 namespace mlxlm::io {
 namespace {
 
-std::string quoted(const std::string& text) { return Json(text).dump(); }
+std::string quoted(const std::string& text) {
+  try {
+    return Json(text).dump();
+  } catch (const Json::exception&) {
+    throw_invalid("cannot write the name '{}' into a safetensors header: it is not valid UTF-8", text);
+  }
+}
 
 }  // namespace
 
