@@ -11,13 +11,14 @@
 namespace mlxlm::scalar {
 namespace {
 
-// clang-format off: each uses what stands above it.
-#include "kernels/generic/attention.inl"
+// Each uses what stands above it.
+// clang-format off
 #include "kernels/generic/elements.inl"
-#include "kernels/generic/float_matmul.inl"
-#include "kernels/generic/logits.inl"
 #include "kernels/generic/math.inl"
 #include "kernels/generic/rows.inl"
+#include "kernels/generic/logits.inl"
+#include "kernels/generic/float_matmul.inl"
+#include "kernels/generic/attention.inl"
 // clang-format on
 
 }  // namespace
