@@ -10,6 +10,10 @@ namespace {
 /// tile's activations (20 KiB) stay in L1 while all rows pass. Halves of a thread's rows in most models are multiples
 /// of 48.
 constexpr int kBlockRows = 48;
+/// Rows unpacked at once for a single tile: the codes pass once, so they should still be in L1.
+constexpr int kSingleTileRows = 16;
+/// Bytes of weights by which the prefetch leads at least.
+constexpr int64_t kUnpackLead = 8192;
 /// 1,024 values of K; a multiple of every weight group.
 constexpr int kChunkGroups = 32;
 /// Tokens whose results (96 KiB of floats) stay in L2 while K is walked.
@@ -25,8 +29,8 @@ static_assert(sizeof(GemmScratch) + 64 <= kScratchBytes);
 
 /// One group: kRows rows by kVectors · 8 tokens, in int16, then one step of the float chain of each output.
 template <int kVectors, int kRows, int kPlanes>
-MLXLM_INLINE void multiply_group(const uint8_t* codes, const float* scales, const float* biases, const std::byte* x,
-                                 float* acc) {
+MLXLM_INLINE void multiply_group(const uint8_t* codes, int64_t row_stride, const float* scales, const float* biases,
+                                 const std::byte* x, float* acc) {
   __m256i dot[kRows][kVectors][kPlanes];
   MLXLM_UNROLL
   for (int step = 0; step < 8; ++step) {
@@ -40,7 +44,7 @@ MLXLM_INLINE void multiply_group(const uint8_t* codes, const float* scales, cons
     MLXLM_UNROLL
     for (int r = 0; r < kRows; ++r) {
       int four;
-      std::memcpy(&four, codes + r * kGroup + step * 4, 4);
+      std::memcpy(&four, codes + r * row_stride + step * 4, 4);
       const __m256i w = _mm256_set1_epi32(four);
       MLXLM_UNROLL
       for (int i = 0; i < kPlanes * kVectors; ++i) {
@@ -78,7 +82,7 @@ MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, co
     const uint8_t* codes = s.codes + row / kPanelRows * groups * kPanelStride + row % kPanelRows * kGroup;
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
-      multiply_group<kVectors, kRows, kPlanes>(codes, s.scales + row * kChunkGroups + g,
+      multiply_group<kVectors, kRows, kPlanes>(codes, kGroup, s.scales + row * kChunkGroups + g,
                                                s.biases + row * kChunkGroups + g, xg, acc);
       codes += kPanelStride;
       xg += 8 * kVectors * (kGroupBytes + (kPlanes - 1) * kGroup);
@@ -87,43 +91,77 @@ MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, co
   }
 }
 
-/// Doubles each of the first count / 2 floats of p, in place.
-MLXLM_INLINE void repeat_twice(float* p, int count) {
-  for (int i = (count - 1) / 8 * 8; i >= 0; i -= 8) {
-    const __m256 four = _mm256_castps128_ps256(_mm_loadu_ps(p + i / 2));
-    _mm256_storeu_ps(p + i, _mm256_permutevar8x32_ps(four, _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3)));
+/// The same for 8-bit codes as they lie in the file, row_bytes apart. Fetches the bytes `lead` on; 0 fetches nothing
+/// new.
+template <int kVectors>
+MLXLM_NOINLINE void multiply_tile_in_place(const GemmScratch& s, const uint8_t* codes, int64_t row_bytes, int64_t lead,
+                                           int rows, int groups, const std::byte* x, float* acc) {
+  constexpr int kRows = kPanelRows / kVectors / 2;
+  for (int row = 0; row < rows; row += kRows, codes += kRows * row_bytes) {
+    const std::byte* xg = x;
+    for (int g = 0; g < groups; ++g) {
+      prefetch(codes + lead + g * kRows * kGroup);
+      if (kRows * kGroup > 64) prefetch(codes + lead + g * kRows * kGroup + 64);
+      multiply_group<kVectors, kRows, 2>(codes + g * kGroup, row_bytes, s.scales + row * kChunkGroups + g,
+                                         s.biases + row * kChunkGroups + g, xg, acc);
+      xg += 8 * kVectors * (kGroupBytes + kGroup);
+    }
+    acc += kRows * kVectors * 8;
+  }
+}
+
+/// Eight scales, each kRepeat times, to out.
+template <int kRepeat>
+MLXLM_INLINE void store_repeated(float* out, __m256 v) {
+  for (int i = 0; i < kRepeat; ++i) {
+    const __m256i order = kRepeat == 1 ? _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)
+                          : kRepeat == 2
+                              ? _mm256_add_epi32(_mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), _mm256_set1_epi32(4 * i))
+                              : _mm256_add_epi32(_mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1), _mm256_set1_epi32(2 * i));
+    _mm256_storeu_ps(out + 8 * i, kRepeat == 1 ? v : _mm256_permutevar8x32_ps(v, order));
   }
 }
 
 /// Scales (or biases) of activation groups [g0, g0 + groups) of `rows` rows to out [rows][kChunkGroups].
-template <DType kType>
+template <DType kType, int kRepeat>
 MLXLM_NOINLINE void fill_scales(const Matrix& w, const std::byte* base, int64_t row, int rows, int64_t g0, int groups,
                                 float* out) {
   constexpr int kSize = kType == DType::f32 ? 4 : 2;
-  const int repeat = w.group_size / kGroup, count = groups / repeat;
-  const std::byte* p = base + (row * (w.cols / w.group_size) + g0 / repeat) * kSize;
-  for (int r = 0; r < rows; ++r, p += w.cols / w.group_size * kSize, out += kChunkGroups) {
-    for (int i = 0; i + 8 <= count; i += 8) _mm256_storeu_ps(out + i, load_scales8<kType>(p + i * kSize));
+  const int count = groups / kRepeat;
+  const int64_t row_size = w.cols / (kGroup * kRepeat) * kSize;
+  const std::byte* p = base + row * row_size + g0 / kRepeat * kSize;
+  for (int r = 0; r < rows; ++r, p += row_size, out += kChunkGroups) {
+    for (int i = 0; i + 8 <= count; i += 8)
+      store_repeated<kRepeat>(out + i * kRepeat, load_scales8<kType>(p + i * kSize));
     if (count < 8) {
-      for (int i = 0; i < count; ++i) out[i] = load_scale(kType, p, i);
+      for (int i = 0; i < groups; ++i) out[i] = load_scale(kType, p, i / kRepeat);
     } else if (count % 8 != 0) {
-      _mm256_storeu_ps(out + count - 8, load_scales8<kType>(p + (count - 8) * kSize));
+      const int i = count - 8;
+      store_repeated<kRepeat>(out + i * kRepeat, load_scales8<kType>(p + i * kSize));
     }
-    if (repeat == 4) repeat_twice(out, groups / 2);
-    if (repeat >= 2) repeat_twice(out, groups);
   }
 }
 
-/// Unpacks groups [g0, g0 + groups) of rows [row, row + rows) and fetches the same part of the next block. Rows up to a
-/// multiple of kPanelRows become zero.
-MLXLM_INLINE void fill_block(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, GemmScratch& s) {
+using FillScales = void (*)(const Matrix&, const std::byte*, int64_t, int, int64_t, int, float*);
+
+template <DType kType>
+MLXLM_INLINE FillScales fill_scales_for(int group_size) {
+  return group_size == 32 ? fill_scales<kType, 1> : group_size == 64 ? fill_scales<kType, 2> : fill_scales<kType, 4>;
+}
+
+/// Unpacks groups [g0, g0 + groups) of rows [row, row + rows) and fetches the same part of the rows `ahead` rows on.
+/// Rows up to a multiple of kPanelRows become zero. 8-bit codes of whole panels stay where they are.
+MLXLM_INLINE void fill_block(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, int64_t ahead,
+                             GemmScratch& s) {
   const int64_t row_bytes = w.cols * w.bits / 8;
   const auto* data = reinterpret_cast<const uint8_t*>(w.data);
-  const uint8_t* src = data + row * row_bytes + g0 * 4 * w.bits;
-  unpack_rows(w.bits, src, row_bytes, rows, groups, data + w.rows * row_bytes, kBlockRows * row_bytes, s.codes);
-  const auto fill = w.dtype == DType::f32   ? fill_scales<DType::f32>
-                    : w.dtype == DType::f16 ? fill_scales<DType::f16>
-                                            : fill_scales<DType::bf16>;
+  if (w.bits != 8 || rows % kPanelRows != 0) {
+    const uint8_t* src = data + row * row_bytes + g0 * 4 * w.bits;
+    unpack_rows(w.bits, src, row_bytes, rows, groups, data + w.rows * row_bytes, ahead * row_bytes, s.codes);
+  }
+  const FillScales fill = w.dtype == DType::f32   ? fill_scales_for<DType::f32>(w.group_size)
+                          : w.dtype == DType::f16 ? fill_scales_for<DType::f16>(w.group_size)
+                                                  : fill_scales_for<DType::bf16>(w.group_size);
   fill(w, w.scales, row, rows, g0, groups, s.scales);
   fill(w, w.biases, row, rows, g0, groups, s.biases);
   for (int r = rows; r % kPanelRows != 0; ++r) {
@@ -155,27 +193,37 @@ MLXLM_INLINE void store_tile(const float* acc, int rows, int width, int64_t toke
   }
 }
 
+/// One tile by groups [g0, g0 + groups) of a filled block of rows; acc [rows][tile tokens]. `first` says that it is the
+/// block's first tile, which fetches what the next block needs.
+MLXLM_INLINE void multiply_filled(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, int64_t ahead,
+                                  bool first, int vectors, const std::byte* x, float* acc, const GemmScratch& s) {
+  if (w.bits == 8 && rows % kPanelRows == 0) {
+    const uint8_t* codes = reinterpret_cast<const uint8_t*>(w.data) + row * w.cols + g0 * kGroup;
+    const auto multiply = vectors == 1 ? multiply_tile_in_place<1> : multiply_tile_in_place<2>;
+    return multiply(s, codes, w.cols, first ? ahead * w.cols : 0, rows, groups, x, acc);
+  }
+  const auto multiply = w.bits <= 4    ? vectors == 1 ? multiply_tile<1, 1> : multiply_tile<2, 1>
+                           : vectors == 1 ? multiply_tile<1, 2>
+                                       : multiply_tile<2, 2>;
+  multiply(s, (rows + kPanelRows - 1) / kPanelRows * kPanelRows, groups, x, acc);
+}
+
 /// Tokens [t0, t0 + tokens) of the pack, a block; all rows [lo, hi).
 MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t all_tokens, int64_t t0, int64_t tokens,
                              int64_t lo, int64_t hi, float* out, int64_t out_stride, GemmScratch& s) {
-  const int64_t groups = w.cols / kGroup;
-  const int pack_class = w.bits <= 4 ? kPlain : kSplit;
-  const int64_t token_bytes = group_bytes(pack_class, 8);
-  for (int64_t row = lo; row < hi; row += kBlockRows) {
-    const int rows = static_cast<int>(hi - row < kBlockRows ? hi - row : kBlockRows), padded = (rows + 7) / 8 * 8;
+  const int64_t groups = w.cols / kGroup, token_bytes = group_bytes(w.bits <= 4 ? kPlain : kSplit, 8);
+  const int64_t block_rows = tokens <= 16 ? kSingleTileRows : kBlockRows, row_bytes = w.cols * w.bits / 8;
+  const int64_t ahead = (kUnpackLead / row_bytes / block_rows + 1) * block_rows;
+  for (int64_t row = lo; row < hi; row += block_rows) {
+    const int rows = static_cast<int>(hi - row < block_rows ? hi - row : block_rows), padded = (rows + 7) / 8 * 8;
     std::memset(s.acc, 0, static_cast<size_t>(padded * (tokens + 15) / 16 * 16) * sizeof(float));
     for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
       const int count = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
-      fill_block(w, row, rows, g0, count, s);
+      fill_block(w, row, rows, g0, count, ahead, s);
       for (int64_t t = t0; t < t0 + tokens; t += 16) {
         const int vectors = static_cast<int>(tile_width(all_tokens, t) / 8);
         const std::byte* x = packed + (t * groups + g0 * vectors * 8) * token_bytes;  // tiles before it are full
-        float* acc = s.acc + (t - t0) * padded;
-        if (pack_class == kPlain) {
-          vectors == 1 ? multiply_tile<1, 1>(s, padded, count, x, acc) : multiply_tile<2, 1>(s, padded, count, x, acc);
-        } else {
-          vectors == 1 ? multiply_tile<1, 2>(s, padded, count, x, acc) : multiply_tile<2, 2>(s, padded, count, x, acc);
-        }
+        multiply_filled(w, row, rows, g0, count, ahead, t == t0, vectors, x, s.acc + (t - t0) * padded, s);
       }
     }
     for (int64_t t = t0; t < t0 + tokens; t += 16) {
