@@ -37,7 +37,9 @@ class PromptCache {
 
   int64_t size() const;                        ///< tokens held
   const std::vector<int32_t>& tokens() const;  ///< their ids, [size]
-  void trim(int64_t n);                        ///< forget the last n tokens (at most all)
+  /// Forgets the last n tokens (at most all) and returns how many it forgot: all of them where a sliding window has moved
+  /// past what the rest would need.
+  int64_t trim(int64_t n);
 
   struct State;
   State& state() { return *state_; }

@@ -58,6 +58,7 @@ class Model {
   const std::vector<int32_t>& eos_token_ids() const;
 
   engine::ModelImpl& impl() const { return *impl_; }
+  const std::shared_ptr<engine::ModelImpl>& shared_impl() const { return impl_; }
   explicit Model(std::shared_ptr<engine::ModelImpl> impl) : impl_(std::move(impl)) {}
 
  private:

@@ -1,0 +1,11 @@
+// Memory figures of this process.
+#pragma once
+
+#include <cstdint>
+
+namespace mlxlm {
+
+/// Largest resident set so far, in bytes (mapped file pages in memory included); 0 where the system does not tell.
+int64_t peak_resident_bytes();
+
+}  // namespace mlxlm

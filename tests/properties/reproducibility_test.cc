@@ -1,0 +1,183 @@
+// The same tokens give the same bits: whatever the threads, chunks, neighbours, instruction set or history of the cache.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <string>
+
+#include "models/registry.h"
+#include "nn/executor.h"
+#include "support/random_model.h"
+
+namespace mlxlm {
+namespace {
+
+using nn::Executor;
+using nn::ExecutorOptions;
+using nn::KvSequence;
+using nn::Rows;
+using nn::Span;
+
+struct Case {
+  const char* name;
+  const char* model_type;
+  int bits;
+  int group_size;
+  DType dtype;
+  bool mixed;
+  bool exact;
+};
+
+// Every architecture, every width, dense and affine, both precisions.
+constexpr Case kCases[] = {
+    {"llama_4bit_fast", "llama", 4, 32, DType::bf16, false, false},
+    {"llama_4bit_exact", "llama", 4, 32, DType::bf16, false, true},
+    {"llama_dense_exact", "llama", 0, 32, DType::f32, false, true},
+    {"llama_2bit_fast", "llama", 2, 64, DType::f32, false, false},
+    {"qwen2_8bit_fast", "qwen2", 8, 64, DType::bf16, false, false},
+    {"qwen2_3bit_fast", "qwen2", 3, 32, DType::bf16, false, false},
+    {"qwen3_mixed_fast", "qwen3", 4, 64, DType::bf16, true, false},
+    {"qwen3_6bit_exact", "qwen3", 6, 32, DType::bf16, false, true},
+    {"gemma3_5bit_fast", "gemma3_text", 5, 32, DType::bf16, false, false},
+    {"gemma3_dense_fast", "gemma3_text", 0, 32, DType::bf16, false, false},
+};
+
+io::Json config_of(const Case& c) {
+  io::Json config = test::tiny_config(c.model_type);
+  if (std::string(c.model_type) == "gemma3_text") {  // a window that is no multiple of a block, and both kinds of layer
+    config["sliding_window"] = 70;
+    config["sliding_window_pattern"] = 2;
+    config["query_pre_attn_scalar"] = 16;
+  }
+  return config;
+}
+
+class Reproducibility : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    const Case& c = GetParam();
+    folder_ = test::make_random_model(
+        {.config = config_of(c), .bits = c.bits, .group_size = c.group_size, .dtype = c.dtype, .mixed = c.mixed});
+    // Past one attention partition (256 keys), several blocks (64), and the window.
+    tokens_ = make_tokens(300, 17);
+  }
+
+  std::unique_ptr<Executor> make(int threads, const std::string& isa) const {
+    const nn::ModelSpec spec = models::build_spec(*folder_);
+    return std::make_unique<Executor>(spec, nn::bind_weights(folder_, spec),
+                                      ExecutorOptions{.exact = GetParam().exact, .threads = threads, .isa = isa});
+  }
+
+  static std::vector<int32_t> make_tokens(int n, int salt) {
+    std::vector<int32_t> tokens;
+    for (int i = 0; i < n; ++i) tokens.push_back((i * i + salt * i + 3 * salt) % 96);
+    return tokens;
+  }
+
+  // Logits of every position, fed in chunks.
+  static std::vector<float> feed(Executor& executor, KvSequence& sequence, std::span<const int32_t> tokens, size_t chunk) {
+    std::vector<float> all, part;
+    for (size_t i = 0; i < tokens.size(); i += chunk) {
+      const Span span{&sequence, tokens.subspan(i, std::min(chunk, tokens.size() - i)), Rows::all};
+      executor.forward({&span, 1}, part);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+  static std::vector<float> feed(Executor& executor, std::span<const int32_t> tokens, size_t chunk) {
+    KvSequence sequence = executor.new_sequence();
+    return feed(executor, sequence, tokens, chunk);
+  }
+
+  static void expect_same_bits(const std::vector<float>& expected, const std::vector<float>& got) {
+    ASSERT_EQ(expected.size(), got.size());
+    ASSERT_EQ(std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)), 0);
+  }
+
+  std::shared_ptr<const io::ModelFolder> folder_;
+  std::vector<int32_t> tokens_;
+};
+
+TEST_P(Reproducibility, ThreadsChunksAndInstructionSets) {
+  const auto expected = feed(*make(1, "scalar"), tokens_, 512);
+  float largest = 0;
+  for (const float x : expected) largest = std::max(largest, std::fabs(x));
+  ASSERT_GT(largest, 0.5f) << "the logits should be alive";
+  ASSERT_TRUE(std::isfinite(largest));
+  for (const Kernels* kernels : available_kernels()) {
+    for (const int threads : {1, 2, 3}) {
+      const auto executor = make(threads, kernels->isa);
+      for (const size_t chunk : {1, 7, 64, 512}) {
+        SCOPED_TRACE(testing::Message() << kernels->isa << ", " << threads << " threads, chunks of " << chunk);
+        expect_same_bits(expected, feed(*executor, tokens_, chunk));
+      }
+    }
+  }
+}
+
+TEST_P(Reproducibility, NeighboursInTheBatch) {
+  const auto executor = make(2, "");
+  const std::vector<std::vector<int32_t>> prompts = {make_tokens(1, 5), make_tokens(3, 7), make_tokens(65, 11),
+                                                     make_tokens(130, 13), make_tokens(290, 17)};
+  const int steps = 12;
+  const auto vocab = static_cast<size_t>(executor->spec().vocab_size);
+  // Alone: the prompt in one piece, then one token at a time.
+  std::vector<std::vector<float>> expected;
+  for (const auto& prompt : prompts) {
+    auto tokens = prompt;
+    const auto more = make_tokens(steps, 23);
+    tokens.insert(tokens.end(), more.begin(), more.end());
+    expected.push_back(feed(*executor, tokens, 512));
+  }
+  // Together: all prompts in one pass, then all sequences one token at a time.
+  std::vector<KvSequence> sequences;
+  std::vector<Span> spans;
+  for (size_t i = 0; i < prompts.size(); ++i) sequences.push_back(executor->new_sequence());
+  for (size_t i = 0; i < prompts.size(); ++i) spans.push_back({&sequences[i], prompts[i], Rows::last});
+  std::vector<float> logits;
+  executor->forward(spans, logits);
+  const auto more = make_tokens(steps, 23);
+  for (int step = 0; step <= steps; ++step) {
+    ASSERT_EQ(logits.size(), prompts.size() * vocab);
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      const size_t row = prompts[i].size() - 1 + static_cast<size_t>(step);
+      ASSERT_EQ(std::memcmp(&expected[i][row * vocab], &logits[i * vocab], vocab * sizeof(float)), 0)
+          << "prompt " << i << ", step " << step;
+    }
+    if (step == steps) break;
+    for (Span& span : spans) span.tokens = std::span(more).subspan(static_cast<size_t>(step), 1);
+    executor->forward(spans, logits);
+  }
+}
+
+TEST_P(Reproducibility, TrimmedAndForkedCaches) {
+  const auto executor = make(2, "");
+  const auto vocab = static_cast<size_t>(executor->spec().vocab_size);
+  const auto expected = feed(*executor, tokens_, 512);
+  KvSequence sequence = executor->new_sequence();
+  feed(*executor, sequence, std::span(tokens_).first(200), 512);
+  KvSequence fork = sequence.fork();
+  feed(*executor, sequence, make_tokens(20, 41), 7);  // another branch: its blocks must not show in the fork
+  const auto tail = feed(*executor, fork, std::span(tokens_).subspan(200), 33);
+  expect_same_bits({expected.begin() + static_cast<std::ptrdiff_t>(200 * vocab), expected.end()}, tail);
+
+  ASSERT_EQ(sequence.trim(20 + 30), 50);  // back into the common part: the branch is forgotten
+  ASSERT_EQ(sequence.length(), 170);
+  const auto again = feed(*executor, sequence, std::span(tokens_).subspan(170), 64);
+  expect_same_bits({expected.begin() + static_cast<std::ptrdiff_t>(170 * vocab), expected.end()}, again);
+}
+
+TEST_P(Reproducibility, ReusedBlocksShowNothingOfTheirPast) {
+  const auto executor = make(2, "");
+  const auto expected = feed(*executor, tokens_, 64);
+  for (int i = 0; i < 3; ++i) {
+    feed(*executor, make_tokens(150, 3 + i), 50);  // leaves its blocks in the pool
+    expect_same_bits(expected, feed(*executor, tokens_, 64));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Reproducibility, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace mlxlm
