@@ -21,8 +21,8 @@ constexpr int64_t kPrefetchLead = 8192;
 /// Scales and biases of 8 rows for kScaleGroups weight groups, and 8 rows of unpacked codes.
 struct GemvScratch {
   alignas(64) uint8_t codes[kRowTile * kScaleGroups * 128];
-  float scales[kScaleGroups * kRowTile];  ///< [groups][rows]
-  float biases[kScaleGroups * kRowTile];
+  alignas(64) float scales[kScaleGroups * kRowTile];  ///< [groups][rows]
+  alignas(64) float biases[kScaleGroups * kRowTile];
 };
 
 /// Eight rows of a matrix. A row stride of 0 makes all lanes the same row, for the last rows of a matrix.
@@ -37,48 +37,89 @@ struct RowBlock {
   int64_t scale_lead;
 };
 
+/// Floats of 8 16-bit scales.
 template <DType kType>
-MLXLM_INLINE void transpose_scales(const std::byte* p, int64_t row_bytes, float* out) {
-  __m256 v[8];
-  MLXLM_UNROLL
-  for (int i = 0; i < 8; ++i) v[i] = load_scales8<kType>(p + i * row_bytes);
-  transpose8(v);
-  MLXLM_UNROLL
-  for (int i = 0; i < 8; ++i) _mm256_storeu_ps(out + i * 8, v[i]);
+MLXLM_INLINE __m256 widen8(__m128i v) {
+  if constexpr (kType == DType::f16) return _mm256_cvtph_ps(v);
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
 
-/// Scales of weight groups [first, first + 8) or, where fewer than 8 are left, those left.
-MLXLM_INLINE void transpose_scales(DType dtype, const std::byte* base, int64_t row_bytes, int64_t first, int count,
-                                   float* out) {
-  if (count == kScaleGroups) {
-    if (dtype == DType::f16) return transpose_scales<DType::f16>(base + first * 2, row_bytes, out);
-    if (dtype == DType::bf16) return transpose_scales<DType::bf16>(base + first * 2, row_bytes, out);
-    return transpose_scales<DType::f32>(base + first * 4, row_bytes, out);
+/// Eight 16-bit scales (and biases) of 8 rows each, transposed: vectors [skip, 8) to the tile. The low half of each
+/// register holds scales, the high half biases.
+template <DType kType>
+MLXLM_INLINE void transpose_scales16(const std::byte* scales, const std::byte* biases, int64_t row_bytes, int skip,
+                                     GemvScratch& s) {
+  __m256i a[8], b[8];
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    const __m256i low = _mm256_castsi128_si256(load128(scales + i * row_bytes));
+    a[i] = _mm256_inserti128_si256(low, load128(biases + i * row_bytes), 1);
   }
-  for (int g = 0; g < count; ++g) {
-    for (int r = 0; r < 8; ++r) out[g * 8 + r] = load_scale(dtype, base + r * row_bytes, first + g);
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_epi16(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 1]);
   }
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; i += 4) {
+    a[i] = _mm256_unpacklo_epi32(b[i], b[i + 2]);
+    a[i + 1] = _mm256_unpackhi_epi32(b[i], b[i + 2]);
+    a[i + 2] = _mm256_unpacklo_epi32(b[i + 1], b[i + 3]);
+    a[i + 3] = _mm256_unpackhi_epi32(b[i + 1], b[i + 3]);
+  }
+  MLXLM_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    b[2 * i] = _mm256_unpacklo_epi64(a[i], a[i + 4]);
+    b[2 * i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 4]);
+  }
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; ++i) {
+    if (i < skip) continue;
+    _mm256_store_ps(s.scales + i * 8, widen8<kType>(_mm256_castsi256_si128(b[i])));
+    _mm256_store_ps(s.biases + i * 8, widen8<kType>(_mm256_extracti128_si256(b[i], 1)));
+  }
+}
+
+MLXLM_INLINE void transpose_scales32(const std::byte* p, int64_t row_bytes, float* out) {
+  __m256 v[8];
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; ++i) v[i] = load_scales8<DType::f32>(p + i * row_bytes);
+  transpose8(v);
+  MLXLM_UNROLL
+  for (int i = 0; i < 8; ++i) _mm256_store_ps(out + i * 8, v[i]);
 }
 
 /// Fills the tile for weight groups that start at `first` and returns where `first` is in it: the last tile of a row
-/// overlaps the one before.
-MLXLM_NOINLINE int fill_scales(DType dtype, const RowBlock& rows, int64_t first, int64_t weight_groups,
-                               GemvScratch& s) {
-  int64_t from = first;
-  int count = kScaleGroups;
-  if (first + kScaleGroups > weight_groups) {
-    from = weight_groups < kScaleGroups ? 0 : weight_groups - kScaleGroups;
-    if (weight_groups < kScaleGroups) count = static_cast<int>(weight_groups);
+/// overlaps the one before. Fetches the same part of the rows ahead.
+template <DType kType>
+MLXLM_NOINLINE int fill_scales(const RowBlock& rows, int64_t first, int64_t weight_groups, GemvScratch& s) {
+  constexpr int kSize = kType == DType::f32 ? 4 : 2;
+  const int64_t ahead = rows.scale_lead + first * kRowTile * kSize;
+  for (int i = 0; i < kScaleGroups * kRowTile * kSize; i += 64) {
+    prefetch(rows.scales + ahead + i);
+    prefetch(rows.biases + ahead + i);
   }
-  transpose_scales(dtype, rows.scales, rows.scale_row_bytes, from, count, s.scales);
-  transpose_scales(dtype, rows.biases, rows.scale_row_bytes, from, count, s.biases);
-  const int64_t ahead = rows.scale_lead + first * kRowTile * static_cast<int64_t>(dtype == DType::f32 ? 4 : 2);
-  for (int i = 0; i < (dtype == DType::f32 ? 4 : 2); ++i) {
-    prefetch(rows.scales + ahead + i * 64);
-    prefetch(rows.biases + ahead + i * 64);
+  if (weight_groups < kScaleGroups) {
+    for (int g = 0; g < weight_groups; ++g) {
+      for (int r = 0; r < kRowTile; ++r) {
+        s.scales[g * 8 + r] = load_scale(kType, rows.scales + r * rows.scale_row_bytes, g);
+        s.biases[g * 8 + r] = load_scale(kType, rows.biases + r * rows.scale_row_bytes, g);
+      }
+    }
+    return 0;
   }
-  return static_cast<int>(first - from);
+  const int64_t from = first + kScaleGroups > weight_groups ? weight_groups - kScaleGroups : first;
+  const int skip = static_cast<int>(first - from);
+  if constexpr (kType == DType::f32) {
+    transpose_scales32(rows.scales + from * kSize, rows.scale_row_bytes, s.scales);
+    transpose_scales32(rows.biases + from * kSize, rows.scale_row_bytes, s.biases);
+  } else {
+    transpose_scales16<kType>(rows.scales + from * kSize, rows.biases + from * kSize, rows.scale_row_bytes, skip, s);
+  }
+  return skip;
 }
+
+using FillScaleTile = int (*)(const RowBlock&, int64_t, int64_t, GemvScratch&);
 
 /// One step of the float chain of 8 rows: dot products of one group, with that group's scales and biases.
 MLXLM_INLINE __m256 chain(__m256 acc, __m256i dot, __m256 scale, __m256 bias, const std::byte* x) {
@@ -204,9 +245,12 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
   const int64_t groups = w.cols / kGroup, weight_groups = w.cols / w.group_size, x_stride = groups * kGroupBytes;
   const int repeat_shift = w.group_size == 32 ? 0 : w.group_size == 64 ? 1 : 2;
   const int chunk = kScaleGroups << repeat_shift;
+  const FillScaleTile fill = w.dtype == DType::f32   ? fill_scales<DType::f32>
+                             : w.dtype == DType::f16 ? fill_scales<DType::f16>
+                                                     : fill_scales<DType::bf16>;
   for (int64_t g0 = 0; g0 < groups; g0 += chunk) {
     const int count = static_cast<int>(groups - g0 < chunk ? groups - g0 : chunk);
-    const int shift = fill_scales(w.dtype, rows, g0 >> repeat_shift, weight_groups, s) << repeat_shift;
+    const int shift = fill(rows, g0 >> repeat_shift, weight_groups, s) << repeat_shift;
     if constexpr (kCodes == Codes::unpacked) {
       unpack_rows(w.bits, rows.data + g0 * 4 * w.bits, rows.row_bytes, kPanelRows, count, rows.end, rows.data_lead,
                   s.codes);
