@@ -1,0 +1,211 @@
+// mlxlm chat: a conversation in the terminal.
+#include <CLI/CLI.hpp>
+
+#include "base/error.h"
+#include "cli/chat_session.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/line_input.h"
+#include "cli/options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/prompt.h"
+#include "cli/report.h"
+#include "text/utf8.h"
+
+namespace mlxlm::cli {
+namespace {
+
+constexpr const char* kHelp =
+    "/reset (r)  start a new conversation\n"
+    "/help  (h)  show this help\n"
+    "/exit  (q)  leave; so does Ctrl-D\n"
+    "Ctrl-C stops an answer. A line that ends with \\ continues on the next.\n";
+
+class ChatCommand : public Command {
+ public:
+  void add_options(CLI::App& app) override;
+  int run() override;
+
+ private:
+  enum class Next { go_on, leave };
+
+  int converse(const Loaded& loaded);
+  Next handle_line(const Loaded& loaded, ChatSession& session, Interrupts& interrupts, const std::string& line);
+  void answer(const Loaded& loaded, ChatSession& session, Interrupts& interrupts, const std::string& user_text);
+  GenerateOptions generate_options(ChatSession& session, const StopOnInterrupt& stop, ProgressBar& progress) const;
+  GenerationRecord stream_answer(const Loaded& loaded, ChatSession& session, const GenerateOptions& options,
+                                 const std::string& user_text, ProgressBar& progress);
+  void print_notes(const ChatSession& session, const GenerationRecord& record) const;
+  /// Talk about the chat itself: on standard error, and only where someone sits at the terminal.
+  void say(const std::string& text) const {
+    if (interactive_) write_err(text);
+  }
+
+  ModelOptions model_;
+  SamplingOptions sampling_;
+  std::optional<std::string> system_prompt_;
+  std::string template_config_;
+  std::vector<std::string> extra_eos_tokens_;
+  std::vector<int32_t> extra_eos_ids_;
+  std::vector<std::string> stop_;
+  int max_tokens_ = 256;
+  int prefill_step_size_ = 2048;
+  bool stats_ = false;
+  bool interactive_ = false;
+};
+
+void ChatCommand::add_options(CLI::App& app) {
+  model_.add_to(app, "--model");
+  sampling_.seed = 0;  // as mlx_lm.chat
+  sampling_.add_to(app);
+  const auto group = [](CLI::Option* option) { return option->group("Chat"); };
+  group(add_text(app, "--system-prompt", system_prompt_, "System message at the start of the conversation"));
+  group(add_text(app, "--chat-template-config", template_config_, "JSON object of further template variables"))
+      ->type_name("JSON");
+  group(add_int(app, "--max-tokens,-m", max_tokens_, -1, "Most tokens of an answer; -1: until the model ends"));
+  group(add_list(app, "--stop", stop_, 1, "End an answer at this text, which is not printed; repeatable"));
+  group(add_list(app, "--extra-eos-token", extra_eos_tokens_, 1000, "Tokens (text or id) that end an answer too"));
+  group(add_int(app, "--prefill-step-size", prefill_step_size_, 1, "Prompt tokens per pass; never changes the text"));
+  group(app.add_flag("--stats", stats_, "After each answer, print tokens and speed to standard error"));
+  add_refused(app, refused_generation_flags());
+}
+
+int ChatCommand::run() {
+  interactive_ = stdin_is_terminal();
+  const Loaded loaded = model_.load();
+  if (!loaded.tokenizer.has_chat_template()) {
+    throw_invalid("{}: the model has no chat template, so it cannot chat; complete text with 'mlxlm generate'",
+                  model_.model);
+  }
+  extra_eos_ids_ = resolve_eos_tokens(loaded.tokenizer, extra_eos_tokens_);
+  return converse(loaded);
+}
+
+int ChatCommand::converse(const Loaded& loaded) {
+  Interrupts interrupts(SecondInterrupt::ignored);
+  ChatSession session(loaded, system_prompt_, template_config_);
+  LineInput input(interrupts.fd());
+  say(fmt::format("Chat with {}. /help shows the commands.\n", loaded.model.info().path));
+  std::string message;  // lines joined so far
+  bool interrupted_before = false;
+  while (true) {
+    say(message.empty() ? ">> " : ".. ");
+    std::string line;
+    const LineInput::Event event = input.read(line);
+    if (event == LineInput::Event::end) {
+      say("\n");
+      return kExitOk;
+    }
+    if (event == LineInput::Event::interrupted) {
+      interrupts.clear();
+      if (!interactive_ || interrupted_before) {
+        say("\n");
+        return kExitInterrupted;
+      }
+      say("\n(Ctrl-C again or Ctrl-D leaves the chat)\n");
+      interrupted_before = true;
+      message.clear();
+      continue;
+    }
+    interrupted_before = false;
+    if (line.ends_with('\\')) {
+      line.back() = '\n';
+      message += line;
+      continue;
+    }
+    if (handle_line(loaded, session, interrupts, message + line) == Next::leave) return kExitOk;
+    message.clear();
+  }
+}
+
+ChatCommand::Next ChatCommand::handle_line(const Loaded& loaded, ChatSession& session, Interrupts& interrupts,
+                                           const std::string& line) {
+  if (line == "/exit" || line == "/quit" || line == "q") return Next::leave;
+  if (line == "/help" || line == "h") {
+    write_err(kHelp);
+  } else if (line == "/reset" || line == "r") {
+    session.reset();
+    say("(new conversation)\n");
+  } else if (line.starts_with('/')) {
+    write_err(fmt::format("mlxlm: error: unknown command '{}'; /help shows the commands\n", printable(line)));
+  } else if (text::find_invalid_utf8(line)) {
+    write_err("mlxlm: error: the message is not UTF-8 text; it was not sent\n");
+  } else if (!line.empty()) {
+    answer(loaded, session, interrupts, line);
+  }
+  return Next::go_on;
+}
+
+void ChatCommand::answer(const Loaded& loaded, ChatSession& session, Interrupts& interrupts,
+                         const std::string& user_text) {
+  interrupts.clear();
+  const StopOnInterrupt stop(interrupts);
+  ProgressBar progress("Reading");
+  const GenerateOptions options = generate_options(session, stop, progress);
+  const size_t turns = session.turns();
+  try {
+    const GenerationRecord record = stream_answer(loaded, session, options, user_text, progress);
+    session.end_turn(record.text);
+    write_out("\n");
+    print_notes(session, record);
+    if (session.turns() == turns) say("(no answer; your message was taken back)\n");
+  } catch (const Error& error) {
+    // The conversation goes on without this message; a full context, for example, can be reset.
+    if (error.kind() == ErrorKind::io) throw;
+    progress.clear();
+    write_err(fmt::format("mlxlm: error: {}\n", error.what()));
+  }
+}
+
+GenerateOptions ChatCommand::generate_options(ChatSession& session, const StopOnInterrupt& stop,
+                                              ProgressBar& progress) const {
+  GenerateOptions options;
+  options.max_tokens = max_tokens_;
+  options.sampler = sampling_.sampler;
+  options.seed = sampling_.seed;
+  options.stop = stop_;
+  options.extra_eos_token_ids = extra_eos_ids_;
+  options.prefill_step_size = prefill_step_size_;
+  options.prompt_cache = &session.cache();
+  options.cancel = stop.token();
+  options.prompt_progress = [&progress](int64_t done, int64_t total) { progress.update(done, total); };
+  return options;
+}
+
+GenerationRecord ChatCommand::stream_answer(const Loaded& loaded, ChatSession& session, const GenerateOptions& options,
+                                            const std::string& user_text, ProgressBar& progress) {
+  GenerationRecord record;
+  const std::vector<int32_t> ids = session.begin_turn(user_text);
+  try {
+    TokenStream tokens = stream_generate(loaded.model, loaded.tokenizer, Prompt(ids), options);
+    for (const GenerationResponse& response : tokens) {
+      progress.clear();
+      record.add(response);
+      write_out(response.text);
+    }
+  } catch (const Error&) {
+    session.end_turn("");
+    throw;
+  }
+  progress.clear();
+  return record;
+}
+
+void ChatCommand::print_notes(const ChatSession& session, const GenerationRecord& record) const {
+  const std::string reason = record.last.finish_reason.value_or("");
+  if (reason == "cancelled") say("(stopped)\n");
+  if (reason == "length") say(fmt::format("(--max-tokens {} reached)\n", max_tokens_));
+  if (!stats_) return;
+  write_err(
+      fmt::format("prompt: {} new and {} cached tokens, {:.1f} tokens-per-sec; generation: {} tokens, {:.1f} "
+                  "tokens-per-sec\n",
+                  record.last.prompt_tokens, session.cached_tokens(), record.last.prompt_tps,
+                  record.last.generation_tokens, record.last.generation_tps));
+}
+
+}  // namespace
+
+std::unique_ptr<Command> make_chat_command() { return std::make_unique<ChatCommand>(); }
+
+}  // namespace mlxlm::cli

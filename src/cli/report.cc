@@ -1,0 +1,79 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+namespace mlxlm::cli {
+
+void GenerationRecord::add(const GenerationResponse& response) {
+  text += response.text;
+  // A last response without a token of its own (cancelled, or none asked for) only closes the stream.
+  const bool has_token = response.token >= 0 && response.generation_tokens > static_cast<int64_t>(token_ids.size());
+  if (has_token) {
+    token_ids.push_back(response.token);
+    logprobs.push_back(response.logprob);
+    top_logprobs.push_back(response.top_logprobs);
+  }
+  last = response;
+}
+
+std::string statistics_text(const GenerationResponse& last) {
+  return fmt::format(
+      "Prompt: {} tokens, {:.3f} tokens-per-sec\n"
+      "Generation: {} tokens, {:.3f} tokens-per-sec\n"
+      "Peak memory: {:.3f} GB\n",
+      last.prompt_tokens, last.prompt_tps, last.generation_tokens, last.generation_tps, last.peak_memory);
+}
+
+io::Json record_json(const GenerationRecord& record, bool with_top_logprobs) {
+  io::Json json;
+  json["text"] = record.text;
+  json["prompt_token_ids"] = record.prompt_token_ids;
+  json["token_ids"] = record.token_ids;
+  json["logprobs"] = record.logprobs;
+  io::Json top = io::Json::array();
+  for (const auto& list : record.top_logprobs) {
+    if (!with_top_logprobs) break;
+    io::Json entries = io::Json::array();
+    for (const auto& [id, logprob] : list) entries.push_back(io::Json::array({id, logprob}));
+    top.push_back(std::move(entries));
+  }
+  json["top_logprobs"] = std::move(top);
+  json["finish_reason"] = record.last.finish_reason ? io::Json(*record.last.finish_reason) : io::Json(nullptr);
+  json["prompt_tokens"] = record.last.prompt_tokens;
+  json["prompt_tps"] = record.last.prompt_tps;
+  json["generation_tokens"] = record.last.generation_tokens;
+  json["generation_tps"] = record.last.generation_tps;
+  json["peak_memory"] = record.last.peak_memory;
+  json["seed"] = record.last.seed;
+  return json;
+}
+
+std::string json_text(const io::Json& json, bool indented) {
+  return json.dump(indented ? 2 : -1, ' ', false, io::Json::error_handler_t::replace) + "\n";
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string with_commas(int64_t value) {
+  std::string text = std::to_string(value);
+  const size_t first_digit = value < 0 ? 1 : 0;
+  for (size_t i = text.size(); i > first_digit + 3;) text.insert(i -= 3, 1, ',');
+  return text;
+}
+
+std::string bytes_text(double bytes) {
+  for (const auto& [unit, size] :
+       {std::pair("TB", 1e12), std::pair("GB", 1e9), std::pair("MB", 1e6), std::pair("KB", 1e3)}) {
+    if (bytes >= size) return fmt::format("{:.{}f} {}", bytes / size, bytes / size < 100 ? 1 : 0, unit);
+  }
+  return fmt::format("{:.0f} bytes", bytes);
+}
+
+}  // namespace mlxlm::cli
