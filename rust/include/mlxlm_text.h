@@ -1,0 +1,84 @@
+/* The C ABI of rust/: Hugging Face tokenizers and Jinja templates.
+ *
+ * Conventions
+ * - Text is UTF-8 with an explicit length and may contain NUL bytes. Invalid UTF-8 is reported, never read past.
+ * - Functions that can fail return an MlxlmStatus and, unless it is MLXLM_OK, put a message in *error.
+ * - What a function hands out (strings, id lists, handles) is freed with the matching _free function; freeing an empty
+ *   value or a null handle does nothing.
+ * - Handles are immutable and may be used from many threads at once.
+ * - Nothing here prints, aborts or unwinds into the caller: a fault inside is MLXLM_FAULT. */
+#ifndef MLXLM_TEXT_H_
+#define MLXLM_TEXT_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum MlxlmStatus {
+  MLXLM_OK = 0,
+  MLXLM_INVALID = 1, /* malformed input: JSON, UTF-8, template syntax, or a template that failed */
+  MLXLM_RAISED = 2,  /* the template called raise_exception; the message is the template's own */
+  MLXLM_FAULT = 3    /* a fault inside a crate */
+} MlxlmStatus;
+
+/* Owned bytes; not NUL-terminated. */
+typedef struct MlxlmString {
+  char* data;
+  size_t size;
+  size_t capacity;
+} MlxlmString;
+
+/* Owned token ids. */
+typedef struct MlxlmIds {
+  uint32_t* data;
+  size_t size;
+  size_t capacity;
+} MlxlmIds;
+
+typedef struct MlxlmTokenizer MlxlmTokenizer;
+typedef struct MlxlmTemplate MlxlmTemplate;
+
+void mlxlm_string_free(MlxlmString* text);
+void mlxlm_ids_free(MlxlmIds* ids);
+
+/* Builds a tokenizer from the text of a tokenizer.json. */
+MlxlmStatus mlxlm_tokenizer_new(const char* json, size_t size, MlxlmTokenizer** out, MlxlmString* error);
+void mlxlm_tokenizer_free(MlxlmTokenizer* tokenizer);
+
+MlxlmStatus mlxlm_tokenizer_encode(const MlxlmTokenizer* tokenizer, const char* text, size_t size,
+                                   int add_special_tokens, MlxlmIds* out, MlxlmString* error);
+/* The crate's own decoding of all ids at once. Unknown ids are left out. */
+MlxlmStatus mlxlm_tokenizer_decode(const MlxlmTokenizer* tokenizer, const uint32_t* ids, size_t n_ids,
+                                   int skip_special_tokens, MlxlmString* out, MlxlmString* error);
+/* Copies at most `capacity` bytes of the token's vocabulary text and returns its full length, or -1 for an unknown id. */
+int64_t mlxlm_tokenizer_id_to_token(const MlxlmTokenizer* tokenizer, uint32_t id, char* buffer, size_t capacity);
+/* The id, or -1 when the vocabulary has no such token. */
+int64_t mlxlm_tokenizer_token_to_id(const MlxlmTokenizer* tokenizer, const char* token, size_t size);
+/* 1 if the id is an added token marked special. */
+int mlxlm_tokenizer_is_special(const MlxlmTokenizer* tokenizer, uint32_t id);
+/* One past the largest id, added tokens included. */
+uint32_t mlxlm_tokenizer_vocab_size(const MlxlmTokenizer* tokenizer);
+/* The "decoder" object as JSON text, "null" when there is none. */
+MlxlmStatus mlxlm_tokenizer_decoder_json(const MlxlmTokenizer* tokenizer, MlxlmString* out, MlxlmString* error);
+
+/* Compiles a chat template; a syntax error is MLXLM_INVALID with its line. */
+MlxlmStatus mlxlm_template_new(const char* source, size_t size, MlxlmTemplate** out, MlxlmString* error);
+void mlxlm_template_free(MlxlmTemplate* chat_template);
+
+/* The time strftime_now sees: the system's local time when `fixed` is 0, else `seconds` since the epoch in UTC. */
+typedef struct MlxlmClock {
+  int fixed;
+  int64_t seconds;
+} MlxlmClock;
+
+/* Renders with the members of a JSON object as variables. Work is bounded in proportion to the size of the JSON. */
+MlxlmStatus mlxlm_template_render(const MlxlmTemplate* chat_template, const char* json, size_t size, MlxlmClock clock,
+                                  MlxlmString* out, MlxlmString* error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* MLXLM_TEXT_H_ */

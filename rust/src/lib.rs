@@ -1,0 +1,9 @@
+//! C ABI over the crates `tokenizers` and `minijinja`; see `include/mlxlm_text.h` for the contract of every function.
+
+mod abi;
+mod clock;
+mod generation_tags;
+mod pyjson;
+mod pymethods;
+mod template;
+mod tokenizer;
