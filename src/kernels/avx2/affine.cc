@@ -57,23 +57,52 @@ MLXLM_INLINE QuantizedGroup quantize_group(const float* x) {
   return out;
 }
 
-/// Token `lane` of a tile of `width` tokens, `groups` groups; x null is padding.
-template <int kClass, bool kPlanes>
-MLXLM_NOINLINE void pack_token(const float* x, int64_t groups, int64_t lane, int64_t width, std::byte* tile) {
-  constexpr int64_t planes = kPlanes ? 2 : 1;
-  for (int64_t g = 0; g < groups; ++g, tile += width * (planes * kGroup + 8)) {
+/// A tile of one token.
+template <int kClass>
+MLXLM_NOINLINE void pack_single(const float* x, int64_t groups, std::byte* tile) {
+  std::byte* scales = tile + groups * kGroup;
+  for (int64_t g = 0; g < groups; ++g, x += kGroup, tile += kGroup, scales += 8) {
+    const QuantizedGroup q = quantize_group<kClass, false>(x);
+    store256(tile, q.codes[0]);
+    std::memcpy(scales, &q.scale, 4);
+    std::memcpy(scales + 4, &q.sum, 4);
+  }
+}
+
+/// Token `lane` of a tile of `width` tokens, 8 or 16; x null is padding.
+template <int kClass>
+MLXLM_NOINLINE void pack_lane(const float* x, int64_t groups, int64_t lane, int64_t width, std::byte* tile) {
+  constexpr int64_t kPlanes = kClass == kSplit ? 2 : 1;
+  for (int64_t g = 0; g < groups; ++g, tile += width * (kPlanes * kGroup + 8)) {
     QuantizedGroup q = {};
-    if (x != nullptr) q = quantize_group<kClass, kPlanes>(x + g * kGroup);
-    for (int64_t p = 0; p < planes; ++p) {
+    if (x != nullptr) q = quantize_group<kClass, kPlanes == 2>(x + g * kGroup);
+    for (int64_t p = 0; p < kPlanes; ++p) {
       alignas(32) std::byte codes[kGroup];
       store256(codes, q.codes[p]);
       for (int64_t step = 0; step < 8; ++step) {
-        std::memcpy(tile + ((step * planes + p) * width + lane) * 4, codes + step * 4, 4);
+        std::memcpy(tile + ((step * kPlanes + p) * width + lane) * 4, codes + step * 4, 4);
       }
     }
-    std::byte* scales = tile + width * planes * kGroup + lane * 4;
+    std::byte* scales = tile + width * kPlanes * kGroup + lane * 4;
     std::memcpy(scales, &q.scale, 4);
     std::memcpy(scales + width * 4, &q.sum, 4);
+  }
+}
+
+template <int kClass>
+MLXLM_INLINE void pack_tokens(const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi, std::byte* packed) {
+  const int64_t groups = k / kGroup;
+  for (int64_t t = lo; t < hi;) {
+    const int64_t width = tile_width(tokens, t);
+    std::byte* tile = packed + t * groups * group_bytes(kClass, width);  // tiles before it are full
+    if (width == 1) {
+      pack_single<kClass>(x + t * k, groups, tile);
+    } else {
+      for (int64_t lane = 0; lane < width; ++lane) {
+        pack_lane<kClass>(t + lane < tokens ? x + (t + lane) * k : nullptr, groups, lane, width, tile);
+      }
+    }
+    t += width;
   }
 }
 
@@ -87,17 +116,11 @@ size_t packed_bytes(int pack_class, int64_t tokens, int64_t k) {
 }
 
 void pack_activations(int pack_class, const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi, void* packed) {
-  const int64_t groups = k / kGroup;
-  for (int64_t t = lo; t < hi;) {
-    const int64_t width = tile_width(tokens, t);
-    std::byte* tile = static_cast<std::byte*>(packed) + t * groups * group_bytes(pack_class, width);
-    const auto pack = pack_class == kPlain ? pack_token<kPlain, false>
-                      : width == 1         ? pack_token<kSplit, false>
-                                           : pack_token<kSplit, true>;
-    for (int64_t lane = 0; lane < width; ++lane) {
-      pack(t + lane < tokens ? x + (t + lane) * k : nullptr, groups, lane, width, tile);
-    }
-    t += width;
+  auto* out = static_cast<std::byte*>(packed);
+  if (pack_class == kPlain) {
+    pack_tokens<kPlain>(x, tokens, k, lo, hi, out);
+  } else {
+    pack_tokens<kSplit>(x, tokens, k, lo, hi, out);
   }
 }
 

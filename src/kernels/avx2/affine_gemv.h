@@ -21,8 +21,7 @@ constexpr int64_t kPrefetchLead = 8192;
 /// Scales and biases of 8 rows for kScaleGroups weight groups, and 8 rows of unpacked codes.
 struct GemvScratch {
   alignas(64) uint8_t codes[kRowTile * kScaleGroups * 128];
-  alignas(64) float scales[kScaleGroups * kRowTile];  ///< [groups][rows]
-  alignas(64) float biases[kScaleGroups * kRowTile];
+  alignas(64) std::byte scales[kScaleGroups * 64];  ///< entries of 8 weight groups
 };
 
 /// Eight rows of a matrix. A row stride of 0 makes all lanes the same row, for the last rows of a matrix.
@@ -37,18 +36,14 @@ struct RowBlock {
   int64_t scale_lead;
 };
 
-/// Floats of 8 16-bit scales.
+/// Bytes of a scale tile's entry: the scales of one weight group of 8 rows, then their biases.
 template <DType kType>
-MLXLM_INLINE __m256 widen8(__m128i v) {
-  if constexpr (kType == DType::f16) return _mm256_cvtph_ps(v);
-  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
-}
+constexpr int kEntryBytes = kType == DType::f32 ? 64 : 32;
 
-/// Eight 16-bit scales (and biases) of 8 rows each, transposed: vectors [skip, 8) to the tile. The low half of each
-/// register holds scales, the high half biases.
-template <DType kType>
-MLXLM_INLINE void transpose_scales16(const std::byte* scales, const std::byte* biases, int64_t row_bytes, int skip,
-                                     GemvScratch& s) {
+/// Eight 16-bit scales and biases of 8 rows each, transposed to entries. They are widened at each use: that costs less
+/// than storing and loading floats.
+MLXLM_INLINE void transpose_scales16(const std::byte* scales, const std::byte* biases, int64_t row_bytes,
+                                     std::byte* tile) {
   __m256i a[8], b[8];
   MLXLM_UNROLL
   for (int i = 0; i < 8; ++i) {
@@ -73,26 +68,22 @@ MLXLM_INLINE void transpose_scales16(const std::byte* scales, const std::byte* b
     b[2 * i + 1] = _mm256_unpackhi_epi64(a[i], a[i + 4]);
   }
   MLXLM_UNROLL
-  for (int i = 0; i < 8; ++i) {
-    if (i < skip) continue;
-    _mm256_store_ps(s.scales + i * 8, widen8<kType>(_mm256_castsi256_si128(b[i])));
-    _mm256_store_ps(s.biases + i * 8, widen8<kType>(_mm256_extracti128_si256(b[i], 1)));
-  }
+  for (int i = 0; i < 8; ++i) store256(tile + i * 32, b[i]);
 }
 
-MLXLM_INLINE void transpose_scales32(const std::byte* p, int64_t row_bytes, float* out) {
+MLXLM_INLINE void transpose_scales32(const std::byte* p, int64_t row_bytes, std::byte* out) {
   __m256 v[8];
   MLXLM_UNROLL
   for (int i = 0; i < 8; ++i) v[i] = load_scales8<DType::f32>(p + i * row_bytes);
   transpose8(v);
   MLXLM_UNROLL
-  for (int i = 0; i < 8; ++i) _mm256_store_ps(out + i * 8, v[i]);
+  for (int i = 0; i < 8; ++i) _mm256_store_ps(reinterpret_cast<float*>(out + i * 64), v[i]);
 }
 
 /// Fills the tile for weight groups that start at `first` and returns where `first` is in it: the last tile of a row
 /// overlaps the one before. Fetches the same part of the rows ahead.
 template <DType kType>
-MLXLM_NOINLINE int fill_scales(const RowBlock& rows, int64_t first, int64_t weight_groups, GemvScratch& s) {
+MLXLM_INLINE int fill_scales(const RowBlock& rows, int64_t first, int64_t weight_groups, std::byte* tile) {
   constexpr int kSize = kType == DType::f32 ? 4 : 2;
   const int64_t ahead = rows.scale_lead + first * kRowTile * kSize;
   for (int i = 0; i < kScaleGroups * kRowTile * kSize; i += 64) {
@@ -100,34 +91,33 @@ MLXLM_NOINLINE int fill_scales(const RowBlock& rows, int64_t first, int64_t weig
     prefetch(rows.biases + ahead + i);
   }
   if (weight_groups < kScaleGroups) {
-    for (int g = 0; g < weight_groups; ++g) {
-      for (int r = 0; r < kRowTile; ++r) {
-        s.scales[g * 8 + r] = load_scale(kType, rows.scales + r * rows.scale_row_bytes, g);
-        s.biases[g * 8 + r] = load_scale(kType, rows.biases + r * rows.scale_row_bytes, g);
+    for (int64_t g = 0; g < weight_groups; ++g) {
+      for (int64_t r = 0; r < kRowTile; ++r) {
+        std::byte* entry = tile + g * kEntryBytes<kType> + r * kSize;
+        std::memcpy(entry, rows.scales + r * rows.scale_row_bytes + g * kSize, kSize);
+        std::memcpy(entry + kRowTile * kSize, rows.biases + r * rows.scale_row_bytes + g * kSize, kSize);
       }
     }
     return 0;
   }
   const int64_t from = first + kScaleGroups > weight_groups ? weight_groups - kScaleGroups : first;
-  const int skip = static_cast<int>(first - from);
+  const std::byte *scales = rows.scales + from * kSize, *biases = rows.biases + from * kSize;
   if constexpr (kType == DType::f32) {
-    transpose_scales32(rows.scales + from * kSize, rows.scale_row_bytes, s.scales);
-    transpose_scales32(rows.biases + from * kSize, rows.scale_row_bytes, s.biases);
+    transpose_scales32(scales, rows.scale_row_bytes, tile);
+    transpose_scales32(biases, rows.scale_row_bytes, tile + 32);
   } else {
-    transpose_scales16<kType>(rows.scales + from * kSize, rows.biases + from * kSize, rows.scale_row_bytes, skip, s);
+    transpose_scales16(scales, biases, rows.scale_row_bytes, tile);
   }
-  return skip;
+  return static_cast<int>(first - from);
 }
 
-using FillScaleTile = int (*)(const RowBlock&, int64_t, int64_t, GemvScratch&);
-
 /// One step of the float chain of 8 rows: dot products of one group, with that group's scales and biases.
-MLXLM_INLINE __m256 chain(__m256 acc, __m256i dot, __m256 scale, __m256 bias, const std::byte* x) {
-  float x_scale, x_sum;
-  std::memcpy(&x_scale, x + kGroup, sizeof x_scale);
-  std::memcpy(&x_sum, x + kGroup + sizeof x_scale, sizeof x_sum);
-  acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, _mm256_set1_ps(x_scale)), acc);
-  return _mm256_fmadd_ps(bias, _mm256_set1_ps(x_sum), acc);
+/// `entry` is of the scale tile, `x_scale_sum` the group's scale and sum.
+template <DType kType>
+MLXLM_INLINE __m256 chain(__m256 acc, __m256i dot, const std::byte* entry, const float* x_scale_sum) {
+  const __m256 scale = load_scales8<kType>(entry), bias = load_scales8<kType>(entry + kEntryBytes<kType> / 2);
+  acc = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(scale, _mm256_set1_ps(x_scale_sum[0])), acc);
+  return _mm256_fmadd_ps(bias, _mm256_set1_ps(x_scale_sum[1]), acc);
 }
 
 MLXLM_INLINE __m256i add_pairs16(__m256i a, __m256i b) {
@@ -156,7 +146,7 @@ MLXLM_INLINE void dot_nibbles(const uint8_t* q, int64_t row_bytes, const std::by
   MLXLM_UNROLL
   for (int t = 0; t < kTokens; ++t) {
     const __m256i x0 = load256(x + t * x_stride);
-    const __m256i x1 = kGroups == 2 ? load256(x + t * x_stride + kGroupBytes) : x0;
+    const __m256i x1 = kGroups == 2 ? load256(x + t * x_stride + kGroup) : x0;
     even[t] = _mm256_permute2x128_si256(x0, x1, 0x20);
     odd[t] = _mm256_permute2x128_si256(x0, x1, 0x31);
   }
@@ -239,46 +229,49 @@ MLXLM_INLINE void dot_bytes(const uint8_t* q, int64_t row_bytes, const std::byte
 }
 
 /// Eight rows by kTokens tokens; x is the first token's pack.
-template <int kTokens, Codes kCodes>
+template <int kTokens, Codes kCodes, DType kType>
 MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std::byte* x, GemvScratch& s,
                                __m256 (&acc)[kTokens]) {
   const int64_t groups = w.cols / kGroup, weight_groups = w.cols / w.group_size, x_stride = groups * kGroupBytes;
   const int repeat_shift = w.group_size == 32 ? 0 : w.group_size == 64 ? 1 : 2;
   const int chunk = kScaleGroups << repeat_shift;
-  const FillScaleTile fill = w.dtype == DType::f32   ? fill_scales<DType::f32>
-                             : w.dtype == DType::f16 ? fill_scales<DType::f16>
-                                                     : fill_scales<DType::bf16>;
   for (int64_t g0 = 0; g0 < groups; g0 += chunk) {
     const int count = static_cast<int>(groups - g0 < chunk ? groups - g0 : chunk);
-    const int shift = fill(rows, g0 >> repeat_shift, weight_groups, s) << repeat_shift;
+    const int shift = fill_scales<kType>(rows, g0 >> repeat_shift, weight_groups, s.scales) << repeat_shift;
     if constexpr (kCodes == Codes::unpacked) {
       unpack_rows(w.bits, rows.data + g0 * 4 * w.bits, rows.row_bytes, kPanelRows, count, rows.end, rows.data_lead,
                   s.codes);
     }
-    const auto step = [&](int g, int t, __m256i dot) __attribute__((always_inline)) {
-      const int at = (g + shift) >> repeat_shift;
-      acc[t] = chain(acc[t], dot, _mm256_load_ps(s.scales + at * 8), _mm256_load_ps(s.biases + at * 8),
-                     x + t * x_stride + (g0 + g) * kGroupBytes);
-    };
+    const auto* x_scales = reinterpret_cast<const float*>(x + groups * kGroup) + g0 * 2;
     if constexpr (kCodes == Codes::nibbles) {
+      const int second = repeat_shift == 0 ? kEntryBytes<kType> : 0;  // from a pair's first entry to its second
       __m256i dot[kTokens][2];
       int g = 0;
-      for (; g + 2 <= count; g += 2) {
-        const uint8_t* q = rows.data + (g0 + g) * 16;
-        const uint8_t* ahead = rows.data + rows.data_lead + (g0 + g) * 16 * kRowTile;
+      const uint8_t *q = rows.data + g0 * 16, *ahead = rows.data + rows.data_lead + g0 * 16 * kRowTile;
+      const std::byte* xg = x + g0 * kGroup;
+      for (; g + 2 <= count; g += 2, q += 32, ahead += 256, xg += 2 * kGroup) {
         for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);
-        dot_nibbles<kTokens, 2>(q, rows.row_bytes, x + (g0 + g) * kGroupBytes, x_stride, dot);
-        for (int t = 0; t < kTokens; ++t) step(g, t, dot[t][0]);
-        for (int t = 0; t < kTokens; ++t) step(g + 1, t, dot[t][1]);
+        dot_nibbles<kTokens, 2>(q, rows.row_bytes, xg, x_stride, dot);
+        const std::byte* entry = s.scales + ((g + shift) >> repeat_shift) * kEntryBytes<kType>;
+        MLXLM_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          const float* xs = x_scales + t * (x_stride / 4) + g * 2;
+          acc[t] = chain<kType>(acc[t], dot[t][0], entry, xs);
+          acc[t] = chain<kType>(acc[t], dot[t][1], entry + second, xs + 2);
+        }
       }
       if (g < count) {
-        dot_nibbles<kTokens, 1>(rows.data + (g0 + g) * 16, rows.row_bytes, x + (g0 + g) * kGroupBytes, x_stride, dot);
-        for (int t = 0; t < kTokens; ++t) step(g, t, dot[t][0]);
+        dot_nibbles<kTokens, 1>(q, rows.row_bytes, xg, x_stride, dot);
+        const std::byte* entry = s.scales + ((g + shift) >> repeat_shift) * kEntryBytes<kType>;
+        MLXLM_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          acc[t] = chain<kType>(acc[t], dot[t][0], entry, x_scales + t * (x_stride / 4) + g * 2);
+        }
       }
     } else {
       for (int g = 0; g < count; ++g) {
         __m256i dot[kTokens];
-        const std::byte* xg = x + (g0 + g) * kGroupBytes;
+        const std::byte* xg = x + (g0 + g) * kGroup;
         if constexpr (kCodes == Codes::unpacked) {
           dot_unpacked<kTokens>(s.codes + g * kPanelStride, kGroup, xg, x_stride, dot);
         } else {
@@ -286,17 +279,21 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
           for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);
           dot_bytes<kTokens>(rows.data + (g0 + g) * kGroup, rows.row_bytes, xg, x_stride, dot);
         }
-        for (int t = 0; t < kTokens; ++t) step(g, t, dot[t]);
+        const std::byte* entry = s.scales + ((g + shift) >> repeat_shift) * kEntryBytes<kType>;
+        MLXLM_UNROLL
+        for (int t = 0; t < kTokens; ++t) {
+          acc[t] = chain<kType>(acc[t], dot[t], entry, x_scales + t * (x_stride / 4) + g * 2);
+        }
       }
     }
   }
 }
 
-template <int kTokens, Codes kCodes>
+template <int kTokens, Codes kCodes, DType kType>
 MLXLM_INLINE void gemv_rows(const Matrix& w, const std::byte* x, int64_t lo, int64_t hi, float* out, int64_t out_stride,
                             GemvScratch& s) {
   const int64_t row_bytes = w.cols * w.bits / 8;
-  const int64_t scale_bytes = w.cols / w.group_size * (w.dtype == DType::f32 ? 4 : 2);
+  const int64_t scale_bytes = w.cols / w.group_size * (kType == DType::f32 ? 4 : 2);
   const int64_t blocks_ahead = (kPrefetchLead + kRowTile * row_bytes - 1) / (kRowTile * row_bytes);
   const auto* data = reinterpret_cast<const uint8_t*>(w.data);
   for (int64_t n = lo; n < hi;) {
@@ -311,7 +308,7 @@ MLXLM_INLINE void gemv_rows(const Matrix& w, const std::byte* x, int64_t lo, int
                            .scale_lead = blocks_ahead * kRowTile * scale_bytes};
     __m256 acc[kTokens];
     for (int t = 0; t < kTokens; ++t) acc[t] = _mm256_setzero_ps();
-    gemv_block<kTokens, kCodes>(w, rows, x, s, acc);
+    gemv_block<kTokens, kCodes, kType>(w, rows, x, s, acc);
     for (int t = 0; t < kTokens; ++t) {
       float* to = out + t * out_stride + n;
       if (whole) {
@@ -324,12 +321,25 @@ MLXLM_INLINE void gemv_rows(const Matrix& w, const std::byte* x, int64_t lo, int
   }
 }
 
+template <int kTokens, Codes kCodes>
+MLXLM_INLINE void gemv_typed(const Matrix& w, const std::byte* x, int64_t lo, int64_t hi, float* out,
+                             int64_t out_stride, GemvScratch& s) {
+  switch (w.dtype) {
+    case DType::f16:
+      return gemv_rows<kTokens, kCodes, DType::f16>(w, x, lo, hi, out, out_stride, s);
+    case DType::bf16:
+      return gemv_rows<kTokens, kCodes, DType::bf16>(w, x, lo, hi, out, out_stride, s);
+    default:
+      return gemv_rows<kTokens, kCodes, DType::f32>(w, x, lo, hi, out, out_stride, s);
+  }
+}
+
 template <int kTokens>
 MLXLM_INLINE void gemv(const Matrix& w, const std::byte* x, int64_t lo, int64_t hi, float* out, int64_t out_stride,
                        GemvScratch& s) {
-  if (w.bits == 4) return gemv_rows<kTokens, Codes::nibbles>(w, x, lo, hi, out, out_stride, s);
-  if (w.bits == 8) return gemv_rows<kTokens, Codes::bytes>(w, x, lo, hi, out, out_stride, s);
-  return gemv_rows<kTokens, Codes::unpacked>(w, x, lo, hi, out, out_stride, s);
+  if (w.bits == 4) return gemv_typed<kTokens, Codes::nibbles>(w, x, lo, hi, out, out_stride, s);
+  if (w.bits == 8) return gemv_typed<kTokens, Codes::bytes>(w, x, lo, hi, out, out_stride, s);
+  return gemv_typed<kTokens, Codes::unpacked>(w, x, lo, hi, out, out_stride, s);
 }
 
 }  // namespace
