@@ -1,5 +1,4 @@
 // mlxlm bench: prefill and decode speed beside the limits of the machine.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <random>
@@ -55,14 +54,14 @@ class BenchCommand : public Command {
 
 void BenchCommand::add_options(CLI::App& app) {
   model_.add_to(app, "--model,-m");
-  const auto group = [](CLI::Option* option) { return option->group("Measurement"); };
-  group(add_int(app, "--prompt-tokens,-p", prompt_tokens_, 1, "Tokens of each prompt"));
-  group(add_int(app, "--generation-tokens,-g", generation_tokens_, 1, "Tokens decoded after each prompt"));
-  group(add_int(app, "--batch-size,-b", batch_size_, 1, "Sequences that run together"));
-  group(add_int(app, "--depth,-d", depth_, 0, "Tokens that each sequence holds before its prompt, not timed"));
-  group(add_int(app, "--repeats,--num-trials,-n", repeats_, 1, "Runs; the figures are their medians"));
-  group(add_int(app, "--prefill-step-size", prefill_step_size_, 1, "Prompt tokens of a sequence per pass"));
-  group(app.add_flag("--json", json_, "Print one JSON object"));
+  OptionGroup group(app, "Measurement");
+  group.integer("--prompt-tokens,-p", prompt_tokens_, 1, "Tokens of each prompt");
+  group.integer("--generation-tokens,-g", generation_tokens_, 1, "Tokens decoded after each prompt");
+  group.integer("--batch-size,-b", batch_size_, 1, "Sequences that run together");
+  group.integer("--depth,-d", depth_, 0, "Tokens that each sequence holds before its prompt, not timed");
+  group.integer("--repeats,--num-trials,-n", repeats_, 1, "Runs; the figures are their medians");
+  group.integer("--prefill-step-size", prefill_step_size_, 1, "Prompt tokens of a sequence per pass");
+  group.flag("--json", json_, "Print one JSON object");
   static constexpr RefusedFlag kRefused[] = {
       {"--pipeline", false, "running on several machines is not built yet; leave the flag out"},
       {"--quantize-activations", false, "activations are quantised by --precision fast (the default); leave it out"},

@@ -1,6 +1,4 @@
 // mlxlm chat: a conversation in the terminal.
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
@@ -59,15 +57,14 @@ void ChatCommand::add_options(CLI::App& app) {
   model_.add_to(app, "--model");
   sampling_.seed = 0;  // as mlx_lm.chat
   sampling_.add_to(app);
-  const auto group = [](CLI::Option* option) { return option->group("Chat"); };
-  group(add_text(app, "--system-prompt", system_prompt_, "System message at the start of the conversation"));
-  group(add_text(app, "--chat-template-config", template_config_, "JSON object of further template variables"))
-      ->type_name("JSON");
-  group(add_int(app, "--max-tokens,-m", max_tokens_, -1, "Most tokens of an answer; -1: until the model ends"));
-  group(add_list(app, "--stop", stop_, 1, "End an answer at this text, which is not printed; repeatable"));
-  group(add_list(app, "--extra-eos-token", extra_eos_tokens_, 1000, "Tokens (text or id) that end an answer too"));
-  group(add_int(app, "--prefill-step-size", prefill_step_size_, 1, "Prompt tokens per pass; never changes the text"));
-  group(app.add_flag("--stats", stats_, "After each answer, print tokens and speed to standard error"));
+  OptionGroup group(app, "Chat");
+  group.text("--system-prompt", system_prompt_, "System message at the start of the conversation");
+  group.text("--chat-template-config", template_config_, "JSON object of further template variables").type("JSON");
+  group.integer("--max-tokens,-m", max_tokens_, -1, "Most tokens of an answer; -1: until the model ends");
+  group.list("--stop", stop_, 1, "End an answer at this text, which is not printed; repeatable");
+  group.list("--extra-eos-token", extra_eos_tokens_, 1000, "Tokens (text or id) that end an answer too");
+  group.integer("--prefill-step-size", prefill_step_size_, 1, "Prompt tokens per pass; never changes the text");
+  group.flag("--stats", stats_, "After each answer, print tokens and speed to standard error");
   add_refused(app, refused_generation_flags());
 }
 

@@ -1,6 +1,4 @@
 // mlxlm convert: a GGUF file becomes a model folder.
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -26,10 +24,9 @@ class ConvertCommand : public Command {
 };
 
 void ConvertCommand::add_options(CLI::App& app) {
-  add_text(app, "--gguf", gguf_, "GGUF file with Q4_0, Q4_1, Q8_0, F16, BF16 or F32 weights")
-      ->type_name("FILE")
-      ->required();
-  add_text(app, "--mlx-path", out_dir_, "The new folder")->type_name("DIR")->default_str(out_dir_);
+  OptionGroup group(app, "Conversion");
+  group.text("--gguf", gguf_, "GGUF file with Q4_0, Q4_1, Q8_0, F16, BF16 or F32 weights").type("FILE").required();
+  group.text("--mlx-path", out_dir_, "The new folder").type("DIR").shown_default(out_dir_);
   static constexpr RefusedFlag kRefused[] = {
       {"--hf-path", true, kOnlyGguf},
       {"--model", true, kOnlyGguf},

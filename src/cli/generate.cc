@@ -1,6 +1,4 @@
 // mlxlm generate: complete one prompt.
-#include <CLI/CLI.hpp>
-
 #include "base/error.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -38,7 +36,6 @@ class GenerateCommand : public Command {
   std::optional<std::string> prefill_response_;
   std::string template_config_;  // JSON object, or empty
   bool ignore_template_ = false;
-  bool unused_default_template_ = false;
   std::vector<std::string> extra_eos_tokens_;
   std::vector<std::string> stop_;
   int max_tokens_ = 100;
@@ -57,32 +54,29 @@ void GenerateCommand::add_options(CLI::App& app) {
 }
 
 void GenerateCommand::add_prompt_options(CLI::App& app) {
-  const auto group = [](CLI::Option* option) { return option->group("Prompt"); };
-  CLI::Option* text =
-      group(add_text(app, "--prompt,-p", prompt_, "The prompt; '-' reads standard input; \\n and \\t are unescaped"))
-          ->default_str(prompt_);
-  CLI::Option* file = group(add_text(app, "--prompt-file", prompt_file_, "Read the prompt from a file, as it is"));
-  CLI::Option* ids = group(add_text(app, "--prompt-ids", prompt_ids_, "Token ids such as 5,7,9, used as they are"));
-  text->excludes(file)->excludes(ids);
-  file->excludes(ids);
-  group(add_text(app, "--system-prompt", system_prompt_, "System message for the chat template"));
-  group(add_text(app, "--prefill-response", prefill_response_, "Beginning of the answer, to be continued"));
-  group(app.add_flag("--ignore-chat-template", ignore_template_, "Use the prompt as it is"));
-  group(add_text(app, "--chat-template-config", template_config_, "JSON object of further template variables"))
-      ->type_name("JSON");
-  app.add_flag("--use-default-chat-template", unused_default_template_)
-      ->group("");  // accepted without effect, as there
+  OptionGroup group(app, "Prompt");
+  OptionRef text = group.text("--prompt,-p", prompt_, "The prompt; '-' reads standard input; \\n and \\t are unescaped")
+                       .shown_default(prompt_);
+  OptionRef file = group.text("--prompt-file", prompt_file_, "Read the prompt from a file, as it is").type("FILE");
+  OptionRef ids = group.text("--prompt-ids", prompt_ids_, "Token ids such as 5,7,9, used as they are").type("IDS");
+  text.excludes(file).excludes(ids);
+  file.excludes(ids);
+  group.text("--system-prompt", system_prompt_, "System message for the chat template");
+  group.text("--prefill-response", prefill_response_, "Beginning of the answer, to be continued");
+  group.flag("--ignore-chat-template", ignore_template_, "Use the prompt as it is");
+  group.text("--chat-template-config", template_config_, "JSON object of further template variables").type("JSON");
+  group.unused_flag("--use-default-chat-template");  // without effect in mlx_lm too
 }
 
 void GenerateCommand::add_output_options(CLI::App& app) {
-  const auto group = [](CLI::Option* option) { option->group("Generation and output"); };
-  group(add_int(app, "--max-tokens,-m", max_tokens_, -1, "Most tokens to generate; -1: until the model ends"));
-  group(add_list(app, "--stop", stop_, 1, "End at this text, which is not printed; repeatable"));
-  group(add_list(app, "--extra-eos-token", extra_eos_tokens_, 1000, "Tokens (text or id) that end generation too"));
-  group(add_int(app, "--prefill-step-size", prefill_step_size_, 1, "Prompt tokens per pass; never changes the text"));
-  group(add_bool(app, "--verbose", verbose_, "true: text and statistics; false: only the text"));
-  group(app.add_flag("--json", json_, "Print one JSON object instead: text, ids, logprobs, statistics, seed"));
-  group(add_int(app, "--top-logprobs", top_logprobs_, 0, "With --json: the N likeliest tokens of each step"));
+  OptionGroup group(app, "Generation and output");
+  group.integer("--max-tokens,-m", max_tokens_, -1, "Most tokens to generate; -1: until the model ends");
+  group.list("--stop", stop_, 1, "End at this text, which is not printed; repeatable");
+  group.list("--extra-eos-token", extra_eos_tokens_, 1000, "Tokens (text or id) that end generation too");
+  group.integer("--prefill-step-size", prefill_step_size_, 1, "Prompt tokens per pass; never changes the text");
+  group.boolean("--verbose", verbose_, "true: text and statistics; false: only the text");
+  group.flag("--json", json_, "Print one JSON object instead: text, ids, logprobs, statistics, seed");
+  group.integer("--top-logprobs", top_logprobs_, 0, "With --json: the N likeliest tokens of each step");
 }
 
 void GenerateCommand::check_combination() const {

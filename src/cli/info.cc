@@ -1,5 +1,4 @@
 // mlxlm info: what a model is, what it needs, and how fast this machine could run it.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "base/error.h"
@@ -39,8 +38,9 @@ class InfoCommand : public Command {
 
 void InfoCommand::add_options(CLI::App& app) {
   model_.add_to(app, "DIR,--model,-m");
-  add_text(app, "--context", context_, "Context lengths such as 4096,32768 to plan memory for");
-  app.add_flag("--json", json_, "Print one JSON object");
+  OptionGroup group(app, "Report");
+  group.text("--context", context_, "Context lengths such as 4096,32768 to plan memory for").type("LENGTHS");
+  group.flag("--json", json_, "Print one JSON object");
 }
 
 std::vector<int64_t> InfoCommand::context_lengths(const ModelInfo& info) const {

@@ -1,11 +1,11 @@
 #include "cli/options.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <type_traits>
 
 #include "base/error.h"
 #include "cli/progress.h"
@@ -29,89 +29,119 @@ bool parse_whole(const std::string& text, T& value) {
   return error == std::errc() && stop == end;
 }
 
-/// An option of one value, parsed by `parse`, which returns false for a wrong one.
-template <typename Parse>
-CLI::Option* add_value(CLI::App& app, const std::string& names, const std::string& expected, Parse parse,
-                       const std::string& help) {
-  const auto callback = [names, expected, parse](const CLI::results_t& results) {
+}  // namespace
+
+OptionRef OptionRef::type(const std::string& name) {
+  option_->type_name(name);
+  return *this;
+}
+
+OptionRef OptionRef::shown_default(const std::string& text) {
+  option_->default_str(text);
+  return *this;
+}
+
+OptionRef OptionRef::required() {
+  option_->required();
+  return *this;
+}
+
+OptionRef OptionRef::excludes(OptionRef other) {
+  option_->excludes(other.option_);
+  return *this;
+}
+
+OptionRef OptionGroup::value(const std::string& names, const std::string& expected,
+                             std::function<bool(const std::string& text)> parse, const std::string& help) {
+  const auto callback = [names, expected, parse = std::move(parse)](const CLI::results_t& results) {
     if (!parse(results.back())) {
       throw CLI::ValidationError(display_name(names),
                                  fmt::format("expected {}, got '{}'", expected, printable(results.back())));
     }
     return true;
   };
-  return app.add_option(names, CLI::callback_t(callback), help)->take_last();
+  return OptionRef(app_.add_option(names, CLI::callback_t(callback), help)->take_last()->group(title_));
 }
 
-}  // namespace
-
-CLI::Option* add_text(CLI::App& app, const std::string& names, std::string& value, const std::string& help) {
+OptionRef OptionGroup::text(const std::string& names, std::string& value, const std::string& help) {
   const auto parse = [&value](const std::string& given) {
     value = given;
     return !text::find_invalid_utf8(given);
   };
-  return add_value(app, names, "valid UTF-8", parse, help)->type_name("TEXT");
+  return this->value(names, "valid UTF-8", parse, help).type("TEXT");
 }
 
-CLI::Option* add_text(CLI::App& app, const std::string& names, std::optional<std::string>& value,
-                      const std::string& help) {
+OptionRef OptionGroup::text(const std::string& names, std::optional<std::string>& value, const std::string& help) {
   const auto parse = [&value](const std::string& given) {
     value = given;
     return !text::find_invalid_utf8(given);
   };
-  return add_value(app, names, "valid UTF-8", parse, help)->type_name("TEXT");
+  return this->value(names, "valid UTF-8", parse, help).type("TEXT");
 }
 
-CLI::Option* add_int(CLI::App& app, const std::string& names, int& value, int lowest, const std::string& help) {
+OptionRef OptionGroup::integer(const std::string& names, int& value, int lowest, const std::string& help) {
   const auto parse = [&value, lowest](const std::string& text) { return parse_whole(text, value) && value >= lowest; };
-  return add_value(app, names, fmt::format("a whole number of at least {}", lowest), parse, help)
-      ->type_name("N")
-      ->default_str(std::to_string(value));
+  return this->value(names, fmt::format("a whole number of at least {}", lowest), parse, help)
+      .type("N")
+      .shown_default(std::to_string(value));
 }
 
-CLI::Option* add_real(CLI::App& app, const std::string& names, float& value, float lowest, float highest,
-                      const std::string& help) {
+OptionRef OptionGroup::real(const std::string& names, float& value, float lowest, float highest,
+                            const std::string& help) {
   const auto parse = [&value, lowest, highest](const std::string& text) {
     return parse_whole(text, value) && std::isfinite(value) && value >= lowest && value <= highest;
   };
   const bool bounded = highest < std::numeric_limits<float>::max();
   const std::string expected =
       bounded ? fmt::format("a number from {} to {}", lowest, highest) : fmt::format("a number of at least {}", lowest);
-  return add_value(app, names, expected, parse, help)->type_name("X")->default_str(fmt::format("{}", value));
+  return this->value(names, expected, parse, help).type("X").shown_default(fmt::format("{}", value));
 }
 
-CLI::Option* add_bool(CLI::App& app, const std::string& names, bool& value, const std::string& help) {
+OptionRef OptionGroup::boolean(const std::string& names, bool& value, const std::string& help) {
   const auto parse = [&value](std::string text) {
     for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     value = text == "true" || text == "t";
     return value || text == "false" || text == "f";
   };
-  return add_value(app, names, "true or false", parse, help)
-      ->type_name("true|false")
-      ->default_str(value ? "true" : "false");
+  return this->value(names, "true or false", parse, help).type("true|false").shown_default(value ? "true" : "false");
 }
 
-CLI::Option* add_seed(CLI::App& app, const std::string& names, std::optional<uint64_t>& value,
-                      const std::string& help) {
+OptionRef OptionGroup::flag(const std::string& names, bool& value, const std::string& help) {
+  return OptionRef(app_.add_flag(names, value, help)->group(title_)->disable_flag_override());
+}
+
+OptionRef OptionGroup::choice(const std::string& names, std::string& value, const std::vector<std::string>& choices,
+                              const std::string& help) {
+  const auto parse = [&value, choices](const std::string& text) {
+    value = text;
+    return std::find(choices.begin(), choices.end(), text) != choices.end();
+  };
+  return this->value(names, fmt::format("{}", fmt::join(choices, " or ")), parse, help)
+      .type(fmt::format("{}", fmt::join(choices, "|")))
+      .shown_default(value);
+}
+
+OptionRef OptionGroup::seed(const std::string& names, std::optional<uint64_t>& value, const std::string& help) {
   const auto parse = [&value](const std::string& text) { return parse_whole(text, value.emplace()); };
-  CLI::Option* option = add_value(app, names, "a whole number from 0 to 2^64 - 1", parse, help)->type_name("N");
-  return value ? option->default_str(std::to_string(*value)) : option;
+  OptionRef option = this->value(names, "a whole number from 0 to 2^64 - 1", parse, help).type("N");
+  return value ? option.shown_default(std::to_string(*value)) : option;
 }
 
-CLI::Option* add_list(CLI::App& app, const std::string& names, std::vector<std::string>& values, int max_per_use,
-                      const std::string& help) {
-  CLI::Option* option = nullptr;
-  const auto callback = [&values, names](const CLI::results_t& results) {
+OptionRef OptionGroup::list(const std::string& names, std::vector<std::string>& values, int max_per_use,
+                            const std::string& help) {
+  const auto parse = [&values, names](const CLI::results_t& results) {
     values = results;
     for (const std::string& given : values) {
       if (text::find_invalid_utf8(given)) throw CLI::ValidationError(display_name(names), "expected valid UTF-8");
     }
     return true;
   };
-  option = app.add_option(names, CLI::callback_t(callback), help)->type_name("TEXT");
+  CLI::Option* option = app_.add_option(names, CLI::callback_t(parse), help)->type_name("TEXT")->group(title_);
   // Not allow_extra_args: it would read "[A,B]" as a list of its own.
-  return option->expected(1, max_per_use)->take_all()->allow_extra_args(false);
+  return OptionRef(option->expected(1, max_per_use)->take_all()->allow_extra_args(false));
 }
+
+void OptionGroup::unused_flag(const std::string& names) { app_.add_flag(names)->group(""); }
 
 void add_refused(CLI::App& app, std::span<const RefusedFlag> flags) {
   for (const RefusedFlag& flag : flags) {
@@ -148,28 +178,15 @@ std::span<const RefusedFlag> refused_generation_flags() {
 }
 
 void ModelOptions::add_to(CLI::App& app, const std::string& names) {
-  add_text(app, names, model, "Model folder in MLX format: config.json, *.safetensors, tokenizer files")
-      ->type_name("DIR")
-      ->required()
-      ->group("Model");
-  add_compute_to(app);
-}
-
-void ModelOptions::add_compute_to(CLI::App& app) {
-  add_int(app, "--threads,-t", threads, 0, "Threads; 0: one per core this process may use. Never changes the text")
-      ->group("Model");
-  const auto parse = [this](const std::string& text) {
-    precision = text;
-    return text == "fast" || text == "exact";
-  };
-  add_value(app, "--precision", "fast or exact", parse,
-            "fast: activations in int8 per 32 values; exact: float32 throughout, the reference")
-      ->type_name("fast|exact")
-      ->default_str(precision)
-      ->group("Model");
-  add_text(app, "--isa", isa, "Kernel set (scalar, avx2, neon); default: the best of this CPU. Never changes the text")
-      ->type_name("NAME")
-      ->group("Model");
+  OptionGroup group(app, "Model");
+  group.text(names, model, "Model folder in MLX format: config.json, *.safetensors, tokenizer files")
+      .type("DIR")
+      .required();
+  group.integer("--threads,-t", threads, 0, "Threads; 0: one per core this process may use. Never changes the text");
+  group.choice("--precision", precision, {"fast", "exact"},
+               "fast: activations in int8 per 32 values; exact: float32 throughout, the reference");
+  group.text("--isa", isa, "Kernel set (scalar, avx2, neon); default: the best of this CPU. Never changes the text")
+      .type("NAME");
 }
 
 Loaded ModelOptions::load() const {
@@ -184,15 +201,14 @@ Loaded ModelOptions::load() const {
 
 void SamplingOptions::add_to(CLI::App& app) {
   constexpr float kNoLimit = std::numeric_limits<float>::max();
-  const auto group = [](CLI::Option* option) { option->group("Sampling"); };
-  group(
-      add_real(app, "--temp", sampler.temp, 0, kNoLimit, "Temperature; 0: greedy, and the filters below do not apply"));
+  OptionGroup group(app, "Sampling");
+  group.real("--temp", sampler.temp, 0, kNoLimit, "Temperature; 0: greedy, and the filters below do not apply");
   sampler.top_p = 1;
-  group(add_real(app, "--top-p", sampler.top_p, 0, 1, "Keep the fewest tokens with this probability mass; 1: off"));
-  group(add_real(app, "--min-p", sampler.min_p, 0, 1, "Drop tokens less likely than this times the likeliest; 0: off"));
-  group(add_int(app, "--min-tokens-to-keep", sampler.min_tokens_to_keep, 1, "--min-p leaves at least this many"));
-  group(add_int(app, "--top-k", sampler.top_k, 0, "Keep the K likeliest tokens; 0: off"));
-  group(add_seed(app, "--seed", seed, "Seed of the sampler; without one it is drawn, and reported by --json"));
+  group.real("--top-p", sampler.top_p, 0, 1, "Keep the fewest tokens with this probability mass; 1: off");
+  group.real("--min-p", sampler.min_p, 0, 1, "Drop tokens less likely than this times the likeliest; 0: off");
+  group.integer("--min-tokens-to-keep", sampler.min_tokens_to_keep, 1, "--min-p leaves at least this many");
+  group.integer("--top-k", sampler.top_k, 0, "Keep the K likeliest tokens; 0: off");
+  group.seed("--seed", seed, "Seed of the sampler; without one it is drawn, and reported by --json");
 }
 
 std::string resolve_model_folder(const std::string& model) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,20 +17,47 @@ class Option;
 
 namespace mlxlm::cli {
 
-// Values. A wrong one throws CLI::ValidationError, which says what was expected and what was got. Where an option is
-// given twice the last one counts, so that scripts can append overrides.
+/// A declared option, for what only some need.
+class OptionRef {
+ public:
+  explicit OptionRef(CLI::Option* option) : option_(option) {}
+  OptionRef type(const std::string& name);           ///< what stands for the value in the help
+  OptionRef shown_default(const std::string& text);  ///< in the help
+  OptionRef required();
+  OptionRef excludes(OptionRef other);  ///< both together are an error
 
-CLI::Option* add_text(CLI::App& app, const std::string& names, std::string& value, const std::string& help);
-CLI::Option* add_text(CLI::App& app, const std::string& names, std::optional<std::string>& value,
-                      const std::string& help);
-CLI::Option* add_int(CLI::App& app, const std::string& names, int& value, int lowest, const std::string& help);
-CLI::Option* add_real(CLI::App& app, const std::string& names, float& value, float lowest, float highest,
-                      const std::string& help);
-CLI::Option* add_bool(CLI::App& app, const std::string& names, bool& value, const std::string& help);
-CLI::Option* add_seed(CLI::App& app, const std::string& names, std::optional<uint64_t>& value, const std::string& help);
-/// Repeatable; each use takes up to `max_per_use` values.
-CLI::Option* add_list(CLI::App& app, const std::string& names, std::vector<std::string>& values, int max_per_use,
-                      const std::string& help);
+ private:
+  CLI::Option* option_;
+};
+
+/// Options under one heading of the help. A wrong value is an error that says what was expected and what was got. Where
+/// an option is given twice the last one counts, so that scripts can append overrides. `names` is "--max-tokens,-m".
+class OptionGroup {
+ public:
+  OptionGroup(CLI::App& app, std::string title) : app_(app), title_(std::move(title)) {}
+
+  OptionRef text(const std::string& names, std::string& value, const std::string& help);
+  OptionRef text(const std::string& names, std::optional<std::string>& value, const std::string& help);
+  OptionRef integer(const std::string& names, int& value, int lowest, const std::string& help);
+  OptionRef real(const std::string& names, float& value, float lowest, float highest, const std::string& help);
+  OptionRef boolean(const std::string& names, bool& value, const std::string& help);  ///< takes true or false
+  OptionRef flag(const std::string& names, bool& value, const std::string& help);     ///< takes no value
+  OptionRef choice(const std::string& names, std::string& value, const std::vector<std::string>& choices,
+                   const std::string& help);
+  OptionRef seed(const std::string& names, std::optional<uint64_t>& value, const std::string& help);
+  /// Repeatable; each use takes up to `max_per_use` values, as they are.
+  OptionRef list(const std::string& names, std::vector<std::string>& values, int max_per_use, const std::string& help);
+  /// Accepted without effect, and not in the help.
+  void unused_flag(const std::string& names);
+
+ private:
+  /// An option of one value; `parse` returns false for a wrong one.
+  OptionRef value(const std::string& names, const std::string& expected,
+                  std::function<bool(const std::string& text)> parse, const std::string& help);
+
+  CLI::App& app_;
+  std::string title_;
+};
 
 /// A flag of mlx_lm that is known here but not supported: using it is an error that says why.
 struct RefusedFlag {
@@ -48,9 +76,8 @@ struct ModelOptions {
   std::string precision = "fast";
   std::string isa;
 
-  /// `names` is "--model" or "--model,-m"; required unless the command takes the folder another way.
+  /// `names` is "--model", "--model,-m" or "DIR,--model,-m".
   void add_to(CLI::App& app, const std::string& names);
-  void add_compute_to(CLI::App& app);
   Loaded load() const;
 };
 

@@ -18,13 +18,14 @@ struct Values {
 
   void parse(std::vector<std::string> args) {
     CLI::App app;
-    add_int(app, "--count,-c", count, -1, "");
-    add_real(app, "--share", share, 0, 1, "");
-    add_bool(app, "--on", on, "");
-    add_text(app, "--text", text, "");
-    add_seed(app, "--seed", seed, "");
-    add_list(app, "--list", list, 1, "");
-    add_list(app, "--words", words, 1000, "");
+    OptionGroup group(app, "Test");
+    group.integer("--count,-c", count, -1, "");
+    group.real("--share", share, 0, 1, "");
+    group.boolean("--on", on, "");
+    group.text("--text", text, "");
+    group.seed("--seed", seed, "");
+    group.list("--list", list, 1, "");
+    group.list("--words", words, 1000, "");
     add_refused(app, refused_generation_flags());
     app.parse(std::vector<std::string>(args.rbegin(), args.rend()));
   }
