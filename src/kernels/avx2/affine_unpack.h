@@ -6,24 +6,47 @@
 namespace mlxlm::avx2 {
 namespace {
 
-/// A group's 32 codes of 2, 3, 5 or 6 bits, in natural order. Reads 2·bits + 16 bytes, more than the group's 4·bits.
+/// How 16 codes of one 16-byte source are brought, each into a 16-bit lane: two bytes that hold the code, and a product
+/// that moves it to the lane's top. Lane i takes code `first + step · i`, counted from the source's first byte.
 template <int kBits>
-MLXLM_INLINE __m256i unpack_natural(const uint8_t* p) {
-  // Each 32-bit lane takes the three bytes that hold 4 codes, which start at bit 4·bits·lane, then spreads the codes.
-  const __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(load128(p)), load128(p + 2 * kBits), 1);
-  constexpr char a = kBits / 2, b = kBits, c = 3 * kBits / 2;  // first bytes of lanes 1 to 3
-  const __m256i gather =
-      _mm256_setr_epi8(0, 1, 2, -1, a, a + 1, a + 2, -1, b, b + 1, b + 2, -1, c, c + 1, c + 2, -1,  //
-                       0, 1, 2, -1, a, a + 1, a + 2, -1, b, b + 1, b + 2, -1, c, c + 1, c + 2, -1);
-  __m256i v = _mm256_shuffle_epi8(bytes, gather);
-  constexpr int kHalf = kBits % 2 * 4;  // odd widths: lanes 1 and 3 start in the middle of a byte
-  if (kHalf != 0) v = _mm256_srlv_epi32(v, _mm256_setr_epi32(0, kHalf, 0, kHalf, 0, kHalf, 0, kHalf));
-  constexpr int kMask = (1 << kBits) - 1, kGap = 8 - kBits;
-  const __m256i code0 = _mm256_and_si256(v, _mm256_set1_epi32(kMask));
-  const __m256i code1 = _mm256_and_si256(_mm256_slli_epi32(v, kGap), _mm256_set1_epi32(kMask << 8));
-  const __m256i code2 = _mm256_and_si256(_mm256_slli_epi32(v, 2 * kGap), _mm256_set1_epi32(kMask << 16));
-  const __m256i code3 = _mm256_and_si256(_mm256_slli_epi32(v, 3 * kGap), _mm256_set1_epi32(kMask << 24));
-  return _mm256_or_si256(_mm256_or_si256(code0, code1), _mm256_or_si256(code2, code3));
+struct Gather {
+  alignas(16) uint8_t bytes[16];
+  alignas(16) uint16_t factors[8];
+
+  constexpr Gather(int first, int step) : bytes(), factors() {
+    for (int i = 0; i < 8; ++i) {
+      const int bit = (first + step * i) * kBits;
+      bytes[2 * i] = static_cast<uint8_t>(bit / 8);
+      bytes[2 * i + 1] = static_cast<uint8_t>(bit / 8 + 1);
+      factors[i] = static_cast<uint16_t>(1 << (16 - kBits - bit % 8));
+    }
+  }
+};
+
+template <int kBits>
+MLXLM_INLINE __m256i gather_codes(__m256i source, __m256i bytes, __m256i factors) {
+  return _mm256_srli_epi16(_mm256_mullo_epi16(_mm256_shuffle_epi8(source, bytes), factors), 16 - kBits);
+}
+
+MLXLM_INLINE __m256i two128(const void* low, const void* high) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(load128(low)), load128(high), 1);
+}
+
+/// A group's 32 codes of 2, 3, 5 or 6 bits in the order of their pack: even ones first up to 4 bits, else natural.
+/// Reads 2·bits + 16 bytes, more than the group's 4·bits.
+template <int kBits>
+MLXLM_INLINE __m256i unpack_group(const uint8_t* p) {
+  if constexpr (kBits <= 4) {
+    static constexpr Gather<kBits> kEven(0, 2), kOdd(1, 2);
+    const __m256i bytes = two128(kEven.bytes, kOdd.bytes), factors = two128(kEven.factors, kOdd.factors);
+    const __m256i a = _mm256_broadcastsi128_si256(load128(p)), b = _mm256_broadcastsi128_si256(load128(p + 2 * kBits));
+    return _mm256_packus_epi16(gather_codes<kBits>(a, bytes, factors), gather_codes<kBits>(b, bytes, factors));
+  } else {
+    static constexpr Gather<kBits> kFirst(0, 1), kSecond(8, 1);
+    const __m256i v = two128(p, p + 2 * kBits), factors = two128(kFirst.factors, kFirst.factors);
+    return _mm256_packus_epi16(gather_codes<kBits>(v, two128(kFirst.bytes, kFirst.bytes), factors),
+                               gather_codes<kBits>(v, two128(kSecond.bytes, kSecond.bytes), factors));
+  }
 }
 
 /// A group of 8 rows lies together in unpacked codes: [groups][kPanelRows][32].
@@ -50,21 +73,19 @@ MLXLM_INLINE void copy_byte_row(const uint8_t* src, int groups, uint8_t* out) {
   for (int g = 0; g < groups; ++g) store256(out + g * kPanelStride, load256(src + g * kGroup));
 }
 
-/// Widths other than 4 and 8; even codes first up to 4 bits, natural order above. `end` is the end of the matrix's
+/// Widths other than 4 and 8. `end` is the end of the matrix's
 /// data: groups whose read would pass it are copied first.
 template <int kBits>
 MLXLM_INLINE void unpack_narrow_row(const uint8_t* src, int groups, const uint8_t* end, uint8_t* out) {
   const int64_t last_safe = (end - src - (2 * kBits + 16)) / (4 * kBits);  // of groups that may be read in place
   const int safe = end - src < 2 * kBits + 16 ? 0 : last_safe + 1 < groups ? static_cast<int>(last_safe) + 1 : groups;
   for (int g = 0; g < safe; ++g, src += 4 * kBits, out += kPanelStride) {
-    const __m256i codes = unpack_natural<kBits>(src);
-    store256(out, kBits <= 4 ? even_odd(codes) : codes);
+    store256(out, unpack_group<kBits>(src));
   }
   for (int g = safe; g < groups; ++g, src += 4 * kBits, out += kPanelStride) {
     uint8_t copy[2 * kBits + 16] = {};
     std::memcpy(copy, src, 4 * kBits);
-    const __m256i codes = unpack_natural<kBits>(copy);
-    store256(out, kBits <= 4 ? even_odd(codes) : codes);
+    store256(out, unpack_group<kBits>(copy));
   }
 }
 
