@@ -21,7 +21,7 @@ const char* const kTemplate =
 std::string letters_json(const std::vector<std::string>& more = {}) {
   std::vector<std::string> added = {"<s>", "</s>"};
   added.insert(added.end(), more.begin(), more.end());
-  Json json = Json::parse(tokenizer_json(text::bpe_model({"a", "b", "c", "Ġ"}), text::byte_level(), text::byte_level(), added));
+  Json json = Json::parse(text::tokenizer_json(text::bpe_model({"a", "b", "c", "Ġ"}), text::byte_level(), text::byte_level(), added));
   json["post_processor"] = Json::parse(R"({"type": "TemplateProcessing",
       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
       "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
@@ -62,7 +62,7 @@ TEST(Tokenizer, VocabSizeCountsHoles) {
   Json model = text::bpe_model({"a", "b"});
   model["vocab"]["b"] = 9;
   TestFolder folder;
-  folder.write("tokenizer.json", tokenizer_json(model, text::byte_level(), text::byte_level()));
+  folder.write("tokenizer.json", text::tokenizer_json(model, text::byte_level(), text::byte_level()));
   EXPECT_EQ(Tokenizer::from_folder(folder.path()).vocab_size(), 10);
 }
 

@@ -1,0 +1,41 @@
+"""Strings on which tokenizers and detokenizers go wrong."""
+
+HARD_STRINGS = [
+    "",
+    " ",
+    "  ",
+    "a",
+    " a",
+    "  leading and trailing  ",
+    "Hello, world! It's 12:30 — don't panic…",
+    "line\nbreaks\r\nand\ttabs\n\n\n  indented",
+    " " * 50 + "x" + "\n" * 20 + "\t" * 9,
+    "😀😃👨‍👩‍👧‍👦🏳️‍🌈🇨🇭👍🏽",
+    "漢字仮名交じり文、中文测试。한국어 텍스트",
+    "e\u0301 a\u0308\u0323 \u0e01\u0e33 \u0928\u093f",
+    "\ufb01ligature \u2460 \u00bd \u212b \u1e9b\u0323",
+    "مرحبا بالعالم שלום עולם",
+    "zero\u200bwidth\u200d\ufeff\u00a0nbsp\u3000ideographic",
+    "nul\x00inside\x01\x02\x7f",
+    "\ufffd replacement \ufffd\ufffd",
+    "\U0001d54f\U0001f9ff\U00020000\U0010ffff",
+    "<|im_start|>user\nhi<|im_end|>",
+    "<s>a</s> <s> </s>x<unk>",
+    "<0x41><0xF0> literal",
+    "▁underscore ▁▁ ▁",
+    "ĠĊ literal byte-level characters é Ã",
+    "a●b ● <think>x</think>",
+    "def f(x):\n    return x**2  # square\n",
+    "1234567890 3.14159 1e-5 0xdeadbeef",
+    "ALLCAPS lower MiXeD ß ẞ İ ı",
+    "word " * 60,
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "https://example.org/a?b=c&d=%20#frag",
+]
+
+CORPUS = HARD_STRINGS + [
+    "The quick brown fox jumps over the lazy dog.",
+    "Streaming text needs whole characters and nothing twice.",
+    "Die Straße führt über die Brücke; les élèves étudient à l'école.",
+    "user assistant system tool call return function name arguments",
+]
