@@ -25,6 +25,7 @@ struct Panel {
   float scales[kPanelGroups][kPanelRows];
   float biases[kPanelGroups][kPanelRows];
   int groups;
+  int bits;
 };
 
 static_assert(sizeof(Panel) + kBlockTokens * kPanelRows * sizeof(float) <= kScratchBytes);

@@ -1,4 +1,5 @@
-// The affine products as a blocked loop, for sets whose panel product reads bytes in their natural order.
+// The affine products as a blocked loop: 8 rows' codes are unpacked to a panel of bytes, which passes all tokens. The
+// order of codes within a group is the set's own, the same in panels and packs.
 //
 // The including file first defines, in the namespace this is included into (all with internal linkage):
 //   void quantize_group(const float* x, PackedGroup& out);
@@ -44,6 +45,7 @@ inline void blocked_matmul(const Matrix& w, const void* packed, int64_t tokens, 
   const int64_t groups = w.cols / kGroup;
   const auto* x = static_cast<const PackedGroup*>(packed);
   auto& panel = *static_cast<Panel*>(scratch);
+  panel.bits = w.bits;
   auto* acc = reinterpret_cast<float*>(&panel + 1);  // [tokens of a block][kPanelRows]
   for (int64_t t0 = 0; t0 < tokens; t0 += kBlockTokens) {
     const int64_t block_tokens = tokens - t0 < kBlockTokens ? tokens - t0 : kBlockTokens;
