@@ -5,5 +5,6 @@ mod clock;
 mod generation_tags;
 mod pyjson;
 mod pymethods;
+mod pyrepr;
 mod template;
 mod tokenizer;

@@ -10,6 +10,7 @@ use crate::clock::{strftime, Clock};
 use crate::generation_tags;
 use crate::pyjson::{self, Style};
 use crate::pymethods;
+use crate::pyrepr::python_str;
 
 /// A name without an extension, so that nothing is escaped.
 const NAME: &str = "chat_template";
@@ -60,7 +61,9 @@ fn environment() -> Result<Environment<'static>, Error> {
     environment.set_unknown_method_callback(pymethods::call);
     environment.set_formatter(python_formatter);
     environment.add_filter("tojson", tojson);
-    environment.add_filter("string", |value: &Value| python_str(value));
+    environment.add_filter("string", python_str);
+    environment.add_filter("wordcount", wordcount);
+    environment.add_filter("center", center);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", |format: &str| {
         strftime(CLOCK.get(), format).map_err(|message| Error::new(ErrorKind::InvalidOperation, message))
@@ -73,19 +76,23 @@ fn environment() -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
-/// str(value) where the engine's own text differs from Python's.
-fn python_str(value: &Value) -> String {
-    match f64::try_from(value.clone()) {
-        Ok(number) if value.kind() == ValueKind::Number && !value.is_integer() => pyjson::float_repr(number),
-        _ => value.to_string(),
-    }
-}
-
+/// Prints like Python; text and what the engine prints alike goes through its own writer.
 fn python_formatter(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
-    if value.kind() == ValueKind::Number && !value.is_integer() {
+    if matches!(value.kind(), ValueKind::Number | ValueKind::Seq | ValueKind::Map) {
         return out.write_str(&python_str(value)).map_err(Error::from);
     }
     minijinja::escape_formatter(out, state, value)
+}
+
+/// Words as Python's \w+ finds them.
+fn wordcount(value: &Value) -> usize {
+    let text = python_str(value);
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty()).count()
+}
+
+fn center(state: &mut State, value: &Value, width: Option<usize>) -> Result<Value, Error> {
+    let width = Value::from(width.unwrap_or(80));
+    pymethods::call(state, &Value::from(python_str(value)), "center", &[width])
 }
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {

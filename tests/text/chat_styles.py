@@ -392,7 +392,7 @@ STYLES["glm"] = """[gMASK]<sop>{%- if tools -%}<|system|>
 
 STYLES["hermes"] = """{%- macro type_name(spec) %}
 {%- set names = {"string": "str", "number": "float", "integer": "int", "boolean": "bool"} %}
-{%- if spec.type in names %}
+{%- if spec.type is string and spec.type in names %}
     {{- names[spec.type] }}
 {%- elif spec.type == "array" %}
     {{- "list[" + type_name(spec['items']) + "]" }}
