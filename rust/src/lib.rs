@@ -3,6 +3,7 @@
 mod abi;
 mod clock;
 mod generation_tags;
+mod model;
 mod pyjson;
 mod pymethods;
 mod pyrepr;

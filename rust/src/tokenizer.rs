@@ -2,9 +2,15 @@
 
 use std::sync::OnceLock;
 
-use tokenizers::Tokenizer;
+use tokenizers::{
+    DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
+};
 
 use crate::abi::{borrow_slice, borrow_text, guard, guard_value, put, Failure, OwnedIds, OwnedText, Status};
+use crate::model::FastModel;
+
+type Tokenizer =
+    TokenizerImpl<FastModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 pub struct Handle {
     inner: Tokenizer,
@@ -13,7 +19,7 @@ pub struct Handle {
 
 impl Handle {
     fn parse(json: &str) -> Result<Handle, Failure> {
-        let mut inner: Tokenizer = json.parse().map_err(|error: tokenizers::Error| Failure::invalid(error.to_string()))?;
+        let mut inner: Tokenizer = serde_json::from_str(json).map_err(|error| Failure::invalid(error.to_string()))?;
         // A training leftover: an engine wants every token of its prompt, and no padding.
         inner.with_truncation(None).map_err(|error| Failure::invalid(error.to_string()))?;
         inner.with_padding(None);
