@@ -10,9 +10,7 @@ using io::Json;
 // Words that no template or vocabulary contains.
 constexpr const char* kMarks[] = {"mlxlm-first-part", "mlxlm-second-part"};
 
-Json message(const std::string& role, Json content) {
-  return Json{{"role", role}, {"content", std::move(content)}};
-}
+Json message(const std::string& role, Json content) { return Json{{"role", role}, {"content", std::move(content)}}; }
 
 /// A conversation that templates accept and in which the message of `role` has two text parts.
 Json probe_messages(const std::string& role) {
@@ -29,7 +27,8 @@ Json probe_messages(const std::string& role) {
     if (role == "tool") {
       messages.push_back(message("assistant", ""));
       Json call = {{"name", "f"}, {"arguments", Json::object()}};
-      messages.back()["tool_calls"] = Json::array({Json{{"id", "call00001"}, {"type", "function"}, {"function", call}}});
+      messages.back()["tool_calls"] =
+          Json::array({Json{{"id", "call00001"}, {"type", "function"}, {"function", call}}});
     }
     messages.push_back(message(role, parts));
     if (role == "tool") messages.back()["tool_call_id"] = "call00001";

@@ -68,9 +68,9 @@ class ChatTemplateSet {
 
 /// What a rendering needs besides messages and options.
 struct ChatTemplateContext {
-  io::Json special_tokens;                 ///< object: bos_token, eos_token, … as texts
-  bool enable_thinking = false;            ///< default of the variable of that name
-  std::optional<int64_t> fixed_time;       ///< for strftime_now; see JinjaTemplate::render
+  io::Json special_tokens;            ///< object: bos_token, eos_token, … as texts
+  bool enable_thinking = false;       ///< default of the variable of that name
+  std::optional<int64_t> fixed_time;  ///< for strftime_now; see JinjaTemplate::render
 };
 
 /// Renders a conversation. `messages_json` is a JSON array of objects. Of each message, members that are null are left

@@ -23,7 +23,8 @@ std::string render_with(const std::string& source, const std::string& variables)
   return render(source, "[]", {.variables_json = variables});
 }
 
-std::string failure_of(const std::string& source, const std::string& messages = "[]", ChatTemplateOptions options = {}) {
+std::string failure_of(const std::string& source, const std::string& messages = "[]",
+                       ChatTemplateOptions options = {}) {
   try {
     return "no failure: " + render(source, messages, std::move(options));
   } catch (const Error& error) {
@@ -36,17 +37,19 @@ TEST(ChatTemplate, TojsonWritesAsPythonDoes) {
   EXPECT_EQ(render_with("{{ x | tojson }}", R"({"x": {"b":1,"a":"—‹&/"}})"), R"({"b": 1, "a": "—‹&/"})");
   EXPECT_EQ(render_with("{{ x | tojson(indent=2) }}", R"({"x": {"b": [1, 2.0], "a": {}}})"),
             "{\n  \"b\": [\n    1,\n    2.0\n  ],\n  \"a\": {}\n}");
-  EXPECT_EQ(render_with("{{ x | tojson(separators=(',', ':'), sort_keys=True) }}", R"({"x": {"b": [1, 2], "a": null}})"),
-            R"({"a":null,"b":[1,2]})");
+  EXPECT_EQ(
+      render_with("{{ x | tojson(separators=(',', ':'), sort_keys=True) }}", R"({"x": {"b": [1, 2], "a": null}})"),
+      R"({"a":null,"b":[1,2]})");
   EXPECT_EQ(render_with("{{ x | tojson(ensure_ascii=True) }}", R"({"x": "é😀<'>"})"), R"("\u00e9\ud83d\ude00<'>")");
   EXPECT_EQ(render("{{ {'k': 'v', 'n': none, 't': true} | tojson }}"), R"({"k": "v", "n": null, "t": true})");
   EXPECT_NE(failure_of("{{ missing | tojson }}").find("not JSON serializable"), std::string::npos);
 }
 
 TEST(ChatTemplate, BreakAndContinueInALoop) {
-  EXPECT_EQ(render("{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}"
-                   "{{ i }}{% endfor %}"),
-            "023");
+  EXPECT_EQ(
+      render("{% for i in range(9) %}{% if i == 1 %}{% continue %}{% endif %}{% if i == 4 %}{% break %}{% endif %}"
+             "{{ i }}{% endfor %}"),
+      "023");
 }
 
 TEST(ChatTemplate, RaiseExceptionCarriesItsOwnMessage) {
@@ -57,7 +60,9 @@ TEST(ChatTemplate, RaiseExceptionCarriesItsOwnMessage) {
 TEST(ChatTemplate, StrftimeNowUnderAFixedClock) {
   ChatTemplateContext context;
   context.fixed_time = 1721995506;  // 2024-07-26 12:05:06 UTC
-  const auto at = [&](const std::string& format) { return render("{{ strftime_now('" + format + "') }}", "[]", {}, context); };
+  const auto at = [&](const std::string& format) {
+    return render("{{ strftime_now('" + format + "') }}", "[]", {}, context);
+  };
   EXPECT_EQ(at("%H:%M:%S"), "12:05:06");
   EXPECT_EQ(at("%d %b %Y"), "26 Jul 2024");
   EXPECT_EQ(at("%B %d, %Y %f%%"), "July 26, 2024 000000%");
@@ -78,16 +83,19 @@ TEST(ChatTemplate, PythonValuesPrintAsInPython) {
 }
 
 TEST(ChatTemplate, PythonMethodsAndTests) {
-  EXPECT_EQ(render("{{ ' aXa '.strip().upper().replace('X', '-') }}{{ 'a,b'.split(',')[-1] }}{{ 'ab'.startswith('a') }}"),
-            "A-AbTrue");
+  EXPECT_EQ(
+      render("{{ ' aXa '.strip().upper().replace('X', '-') }}{{ 'a,b'.split(',')[-1] }}{{ 'ab'.startswith('a') }}"),
+      "A-AbTrue");
   EXPECT_EQ(render("{{ 'k=v=w'.partition('=')[2] }} {{ 'a b c'.rsplit(' ', 1) }} {{ 'xay'.removeprefix('x') }}"),
             "v=w ['a b', 'c'] ay");
   EXPECT_EQ(render("{% for k, v in {'items': 1, 'b': 2}.items() %}{{ k }}{{ v }}{% endfor %}"), "items1b2");
-  EXPECT_EQ(render_with("{{ x.get('a') }} {{ x.get('b', 7) }} {{ x is mapping }} {{ 'x' is sequence }} {{ [] is iterable }}",
-                        R"({"x": {}})"),
-            "None 7 True True True");
+  EXPECT_EQ(
+      render_with("{{ x.get('a') }} {{ x.get('b', 7) }} {{ x is mapping }} {{ 'x' is sequence }} {{ [] is iterable }}",
+                  R"({"x": {}})"),
+      "None 7 True True True");
   EXPECT_EQ(render("{{ 'abcdef'[1:-1:2] }}{{ [1,2,3][::-1] }}{{ (undefined_name is defined) }}"), "bd[3, 2, 1]False");
-  EXPECT_EQ(render("{% set ns = namespace(n=0) %}{% for i in [1,2] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}"), "3");
+  EXPECT_EQ(render("{% set ns = namespace(n=0) %}{% for i in [1,2] %}{% set ns.n = ns.n + i %}{% endfor %}{{ ns.n }}"),
+            "3");
 }
 
 TEST(ChatTemplate, UndefinedIsEmptyButHasNoAttributes) {
@@ -155,19 +163,22 @@ TEST(ChatTemplate, ListsAreDecidedForEachRole) {
 }
 
 TEST(ChatTemplate, NullMembersAreLeftOutAndReasoningHasAllNames) {
-  EXPECT_EQ(render("{{ messages[0].tool_calls is defined }}{{ messages[0].reasoning_content }}{{ messages[0].thinking }}",
-                   R"([{"role": "assistant", "content": "", "tool_calls": null, "reasoning": "why"}])"),
-            "Falsewhywhy");
+  EXPECT_EQ(
+      render("{{ messages[0].tool_calls is defined }}{{ messages[0].reasoning_content }}{{ messages[0].thinking }}",
+             R"([{"role": "assistant", "content": "", "tool_calls": null, "reasoning": "why"}])"),
+      "Falsewhywhy");
 }
 
 TEST(ChatTemplate, ContinueFinalMessage) {
   const std::string source =
-      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt %}<|assistant|>"
+      "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}{% if add_generation_prompt "
+      "%}<|assistant|>"
       "{% endif %}";
   const std::string messages = R"([{"role": "user", "content": "q"}, {"role": "assistant", "content": "Sure,  "}])";
   EXPECT_EQ(render(source, messages, {.continue_final_message = true}), "<|user|>q<|end|><|assistant|>Sure,  ");
-  EXPECT_EQ(render("{% for m in messages %}{{ m.content | trim }}!{% endfor %}", messages, {.continue_final_message = true}),
-            "q!Sure,");
+  EXPECT_EQ(
+      render("{% for m in messages %}{{ m.content | trim }}!{% endfor %}", messages, {.continue_final_message = true}),
+      "q!Sure,");
   EXPECT_NE(failure_of("{{ messages[0].content }}", messages, {.continue_final_message = true}).find("does not appear"),
             std::string::npos);
   EXPECT_NE(failure_of(source, "[]", {.continue_final_message = true}).find("at least one message"), std::string::npos);
@@ -181,7 +192,8 @@ TEST(ChatTemplate, VariablesToolsAndDocuments) {
                     .documents_json = R"([{"title": "t"}])",
                     .variables_json = R"({"enable_thinking": true})"}),
             "ftTrue");
-  EXPECT_NE(failure_of("", "[]", {.variables_json = R"({"messages": []})"}).find("argument of its own"), std::string::npos);
+  EXPECT_NE(failure_of("", "[]", {.variables_json = R"({"messages": []})"}).find("argument of its own"),
+            std::string::npos);
   EXPECT_NE(failure_of("", "[]", {.variables_json = "[1]"}).find("expected a JSON object"), std::string::npos);
   EXPECT_NE(failure_of("", "[]", {.tools_json = "{}"}).find("tools: expected a JSON array"), std::string::npos);
 }
@@ -189,13 +201,15 @@ TEST(ChatTemplate, VariablesToolsAndDocuments) {
 TEST(ChatTemplate, BadMessagesNameThePlace) {
   EXPECT_EQ(failure_of(kPlain, "{}"), "messages: expected a JSON array, got {}");
   EXPECT_EQ(failure_of(kPlain, R"([{"role": "user"}, 5])"), "messages[1]: expected an object, got 5");
-  EXPECT_EQ(failure_of(kPlain, R"([{"content": "x"}])"), "messages[0]: expected a text \"role\", got {\"content\":\"x\"}");
+  EXPECT_EQ(failure_of(kPlain, R"([{"content": "x"}])"),
+            "messages[0]: expected a text \"role\", got {\"content\":\"x\"}");
   EXPECT_EQ(failure_of(kPlain, R"([{"role": "user", "content": 5}])"),
             "messages[0].content: expected text, a list of parts or null, got 5");
 }
 
 TEST(ChatTemplate, NulBytesPassThrough) {
-  EXPECT_EQ(render("{{ messages[0].content }}", R"([{"role": "user", "content": "a\u0000b"}])"), std::string("a\0b", 3));
+  EXPECT_EQ(render("{{ messages[0].content }}", R"([{"role": "user", "content": "a\u0000b"}])"),
+            std::string("a\0b", 3));
 }
 
 TEST(ChatTemplateSet, Precedence) {
@@ -217,7 +231,8 @@ TEST(ChatTemplateSet, Failures) {
   TestFolder folder;
   EXPECT_THROW(ChatTemplateSet::from_folder(folder.path(), Json::object()).choose(false), Error);
   EXPECT_THROW(ChatTemplateSet::from_folder(folder.path(), Json{{"chat_template", 5}}), Error);
-  EXPECT_THROW(ChatTemplateSet::from_folder(folder.path(), Json{{"chat_template", Json::array({Json{{"name", "x"}}})}}), Error);
+  EXPECT_THROW(ChatTemplateSet::from_folder(folder.path(), Json{{"chat_template", Json::array({Json{{"name", "x"}}})}}),
+               Error);
   folder.write("chat_template.jinja", "a\xFF");
   EXPECT_THROW(ChatTemplateSet::from_folder(folder.path(), Json::object()), Error);
 }

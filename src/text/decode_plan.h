@@ -19,17 +19,17 @@ struct DecodePlan {
   /// One step on a token of kind `pieces`.
   struct Step {
     enum class Kind { replace, strip, metaspace } kind = Kind::replace;
-    std::string from, to;                ///< replace: every `from` becomes `to`; strip and metaspace: the character `from`
-    size_t left = 0, right = 0;          ///< strip: at most this many characters on each side
-    bool drop_in_first = false;          ///< metaspace: in the first token `from` vanishes instead of becoming a space
+    std::string from, to;        ///< replace: every `from` becomes `to`; strip and metaspace: the character `from`
+    size_t left = 0, right = 0;  ///< strip: at most this many characters on each side
+    bool drop_in_first = false;  ///< metaspace: in the first token `from` vanishes instead of becoming a space
   };
 
   Kind kind = Kind::whole;
   std::vector<Step> steps;
-  bool byte_fallback = false;            ///< tokens "<0x0A>" stand for bytes
-  std::string separator;                 ///< between tokens: a space when there is no decoder at all
-  std::string strip_char;                ///< dropped at the start of the whole text…
-  size_t strip_left = 0;                 ///< …at most this many times
+  bool byte_fallback = false;  ///< tokens "<0x0A>" stand for bytes
+  std::string separator;       ///< between tokens: a space when there is no decoder at all
+  std::string strip_char;      ///< dropped at the start of the whole text…
+  size_t strip_left = 0;       ///< …at most this many times
 };
 
 /// `decoder` is the object of tokenizer.json, or null.

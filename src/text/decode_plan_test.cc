@@ -45,7 +45,7 @@ TEST(DecodePlan, ByteLevelMap) {
   EXPECT_EQ(bytes_of("Ń"), "\xAD");  // the last character of the map
   EXPECT_EQ(bytes_of("ÿ"), "\xFF");
   EXPECT_EQ(bytes_of("Ā"), std::string(1, '\0'));
-  EXPECT_EQ(bytes_of("●"), "●");     // outside the map: taken as it is, all of it
+  EXPECT_EQ(bytes_of("●"), "●");  // outside the map: taken as it is, all of it
   EXPECT_EQ(bytes_of("Ġ●"), "Ġ●");
   EXPECT_EQ(bytes_of("a b"), "a b");
 }

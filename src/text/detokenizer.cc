@@ -79,8 +79,12 @@ void StreamingDetokenizer::add_piece() {
 
 void StreamingDetokenizer::apply(const DecodePlan::Step& step) {
   switch (step.kind) {
-    case DecodePlan::Step::Kind::replace: replace_all(piece_, step.from, step.to); break;
-    case DecodePlan::Step::Kind::strip: strip_piece(step); break;
+    case DecodePlan::Step::Kind::replace:
+      replace_all(piece_, step.from, step.to);
+      break;
+    case DecodePlan::Step::Kind::strip:
+      strip_piece(step);
+      break;
     case DecodePlan::Step::Kind::metaspace:
       replace_all(piece_, step.from, step.drop_in_first && first_ ? "" : " ");
       break;

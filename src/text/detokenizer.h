@@ -49,14 +49,14 @@ class StreamingDetokenizer {
   const HfTokenizer* tokenizer_;
   const DecodePlan* plan_;
   bool skip_special_;
-  bool first_ = true;          // no token so far
-  size_t strip_left_ = 0;      // characters that may still be dropped at the start
+  bool first_ = true;      // no token so far
+  size_t strip_left_ = 0;  // characters that may still be dropped at the start
   Utf8Stream utf8_;
-  std::string piece_;          // the token at hand
-  std::string bytes_;          // its bytes, for byte-level tokenizers
-  std::string segment_;        // text not taken yet
-  std::vector<int32_t> ids_;   // all tokens; DecodePlan::Kind::whole only
-  size_t given_ = 0;           // bytes of their text in segments so far
+  std::string piece_;         // the token at hand
+  std::string bytes_;         // its bytes, for byte-level tokenizers
+  std::string segment_;       // text not taken yet
+  std::vector<int32_t> ids_;  // all tokens; DecodePlan::Kind::whole only
+  size_t given_ = 0;          // bytes of their text in segments so far
 };
 
 }  // namespace mlxlm::text

@@ -29,7 +29,9 @@ Pieces stream(const Tokenizer& tokenizer, const std::vector<int32_t>& ids, bool 
   return pieces;
 }
 
-Tokenizer load(const std::string& json) { return Tokenizer::from_folder(TestFolder().write("tokenizer.json", json).path()); }
+Tokenizer load(const std::string& json) {
+  return Tokenizer::from_folder(TestFolder().write("tokenizer.json", json).path());
+}
 
 Tokenizer byte_level_tokenizer() {
   //              0     1     2      3    4      5   6    7
@@ -66,10 +68,9 @@ TEST(Detokenizer, IdsOutsideTheVocabulary) {
 }
 
 Tokenizer sentencepiece_tokenizer(bool strip) {
-  return load(tokenizer_json(bpe_model({"▁", "▁leading", "▁x", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "<0xA7>", "a",
-                                        "<0x20>"},
-                                       true),
-                             sentencepiece_decoder(strip)));
+  return load(tokenizer_json(
+      bpe_model({"▁", "▁leading", "▁x", "<0xF0>", "<0x9F>", "<0x98>", "<0x80>", "<0xA7>", "a", "<0x20>"}, true),
+      sentencepiece_decoder(strip)));
 }
 
 TEST(Detokenizer, LeadingSpaceOnlyWhereTheDecoderDropsIt) {

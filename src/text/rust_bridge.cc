@@ -26,10 +26,14 @@ struct RustIds : MlxlmIds {
 /// `action` says what was being done, for the message.
 void check(MlxlmStatus status, const RustString& error, const std::string& where, const char* action) {
   switch (status) {
-    case MLXLM_OK: return;
-    case MLXLM_RAISED: throw_invalid("{}: the chat template refuses these messages: {}", where, error.str());
-    case MLXLM_INVALID: throw_invalid("{}: {}: {}", where, action, error.str());
-    case MLXLM_FAULT: break;
+    case MLXLM_OK:
+      return;
+    case MLXLM_RAISED:
+      throw_invalid("{}: the chat template refuses these messages: {}", where, error.str());
+    case MLXLM_INVALID:
+      throw_invalid("{}: {}: {}", where, action, error.str());
+    case MLXLM_FAULT:
+      break;
   }
   throw_error(ErrorKind::internal, "{}: {}: fault in the text library: {}", where, action, error.str());
 }

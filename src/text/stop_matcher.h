@@ -43,9 +43,9 @@ class StopMatcher {
   int32_t step(int32_t node, unsigned char byte) const;
 
   std::vector<Node> nodes_;
-  std::vector<size_t> lengths_;   // bytes of each stop string
+  std::vector<size_t> lengths_;  // bytes of each stop string
   int32_t state_ = 0;
-  std::string held_;              // the bytes of `state_`, not yet given out
+  std::string held_;  // the bytes of `state_`, not yet given out
   std::optional<size_t> matched_;
 };
 

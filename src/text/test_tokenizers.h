@@ -45,9 +45,9 @@ inline std::string tokenizer_json(const io::Json& model, const io::Json& decoder
                       {"normalized", false},
                       {"special", true}});
   }
-  return io::Json{{"version", "1.0"},         {"truncation", nullptr},        {"padding", nullptr},
-                  {"added_tokens", tokens},   {"normalizer", nullptr},        {"pre_tokenizer", pre_tokenizer},
-                  {"post_processor", nullptr}, {"decoder", decoder}, {"model", model}}
+  return io::Json{{"version", "1.0"},          {"truncation", nullptr}, {"padding", nullptr},
+                  {"added_tokens", tokens},    {"normalizer", nullptr}, {"pre_tokenizer", pre_tokenizer},
+                  {"post_processor", nullptr}, {"decoder", decoder},    {"model", model}}
       .dump();
 }
 
@@ -55,10 +55,16 @@ inline std::string tokenizer_json(const io::Json& model, const io::Json& decoder
 inline io::Json bpe_model(const std::vector<std::string>& tokens, bool byte_fallback = false) {
   io::Json vocab = io::Json::object();
   for (const std::string& token : tokens) vocab[token] = vocab.size();
-  return io::Json{{"type", "BPE"},          {"dropout", nullptr},        {"unk_token", nullptr},
-                  {"continuing_subword_prefix", nullptr}, {"end_of_word_suffix", nullptr},
-                  {"fuse_unk", false},      {"byte_fallback", byte_fallback}, {"ignore_merges", false},
-                  {"vocab", vocab},         {"merges", io::Json::array()}};
+  return io::Json{{"type", "BPE"},
+                  {"dropout", nullptr},
+                  {"unk_token", nullptr},
+                  {"continuing_subword_prefix", nullptr},
+                  {"end_of_word_suffix", nullptr},
+                  {"fuse_unk", false},
+                  {"byte_fallback", byte_fallback},
+                  {"ignore_merges", false},
+                  {"vocab", vocab},
+                  {"merges", io::Json::array()}};
 }
 
 inline io::Json byte_level() {

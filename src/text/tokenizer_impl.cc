@@ -31,8 +31,8 @@ HfTokenizer read_tokenizer(const std::string& folder) {
                 "transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes tokenizer.json",
                 path, other);
   }
-  throw_error(ErrorKind::not_found, "{}: not found, nor another form of tokenizer; download the model's tokenizer files",
-              path);
+  throw_error(ErrorKind::not_found,
+              "{}: not found, nor another form of tokenizer; download the model's tokenizer files", path);
 }
 
 /// An object from a file of the folder, or an empty one when the file is not there.

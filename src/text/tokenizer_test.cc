@@ -21,7 +21,8 @@ const char* const kTemplate =
 std::string letters_json(const std::vector<std::string>& more = {}) {
   std::vector<std::string> added = {"<s>", "</s>"};
   added.insert(added.end(), more.begin(), more.end());
-  Json json = Json::parse(text::tokenizer_json(text::bpe_model({"a", "b", "c", "Ġ"}), text::byte_level(), text::byte_level(), added));
+  Json json = Json::parse(
+      text::tokenizer_json(text::bpe_model({"a", "b", "c", "Ġ"}), text::byte_level(), text::byte_level(), added));
   json["post_processor"] = Json::parse(R"({"type": "TemplateProcessing",
       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
       "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
@@ -80,9 +81,13 @@ TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
   TestFolder folder;
   folder.write("tokenizer.json", letters_json());
   const Tokenizer tokenizer = Tokenizer::from_folder(folder.path());
-  EXPECT_NE(message_of([&] { tokenizer.encode("ab\xFF"); }, ErrorKind::invalid_value).find("offset 2"), std::string::npos);
-  EXPECT_NE(message_of([&] { tokenizer.render_chat_template({{"user", "\xC3"}}, {.chat_template = "x"}); },
-                       ErrorKind::invalid_value)
+  EXPECT_NE(message_of([&] { tokenizer.encode("ab\xFF"); }, ErrorKind::invalid_value).find("offset 2"),
+            std::string::npos);
+  EXPECT_NE(message_of(
+                [&] {
+                  tokenizer.render_chat_template({{"user", "\xC3"}}, {.chat_template = "x"});
+                },
+                ErrorKind::invalid_value)
                 .find("messages[0].content"),
             std::string::npos);
 }
@@ -90,7 +95,8 @@ TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
 TEST(Tokenizer, SpecialTokensOfTheConfig) {
   TestFolder folder;
   folder.write("tokenizer.json", letters_json());
-  folder.write("tokenizer_config.json", R"({"bos_token": {"content": "<s>", "__type": "AddedToken"}, "eos_token": "</s>"})");
+  folder.write("tokenizer_config.json",
+               R"({"bos_token": {"content": "<s>", "__type": "AddedToken"}, "eos_token": "</s>"})");
   const Tokenizer tokenizer = Tokenizer::from_folder(folder.path());
   EXPECT_EQ(tokenizer.bos_token_id(), 4);
   EXPECT_EQ(tokenizer.eos_token_ids(), (std::vector<int32_t>{5}));
@@ -110,7 +116,8 @@ TEST(Tokenizer, ExactlyOneBos) {
   TestFolder folder;
   folder.write("tokenizer.json", letters_json());
   folder.write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
-  folder.write("chat_template.jinja", "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}");
+  folder.write("chat_template.jinja",
+               "{{ bos_token }}{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}");
   const Tokenizer tokenizer = Tokenizer::from_folder(folder.path());
   EXPECT_EQ(tokenizer.apply_chat_template({{"user", "ab"}}), (std::vector<int32_t>{4, 0, 1, 5}));
   EXPECT_EQ(tokenizer.apply_chat_template_json(R"([{"role": "user", "content": "ab"}])"),
@@ -137,7 +144,8 @@ TEST(Tokenizer, ThinkingIsOnWhereTheVocabularyHasTheMarkers) {
 TEST(Tokenizer, MissingAndBrokenFilesAreNamed) {
   TestFolder folder;
   const auto load = [&] { Tokenizer::from_folder(folder.path()); };
-  EXPECT_NE(message_of(load, ErrorKind::not_found).find("tokenizer.json: not found, nor another form"), std::string::npos);
+  EXPECT_NE(message_of(load, ErrorKind::not_found).find("tokenizer.json: not found, nor another form"),
+            std::string::npos);
   folder.write("tokenizer.model", "x");
   EXPECT_NE(message_of(load, ErrorKind::not_found).find("save_pretrained"), std::string::npos);
   for (const char* broken : {"", "{", "[]", "{\"model\": {}}", "\xFF", "{\"version\": \"9\"}"}) {
@@ -156,8 +164,11 @@ TEST(Tokenizer, ABrokenTemplateOnlyMattersWhenUsed) {
   folder.write("tokenizer.json", letters_json()).write("chat_template.jinja", "\n{% if %}");
   const Tokenizer tokenizer = Tokenizer::from_folder(folder.path());
   EXPECT_EQ(tokenizer.encode("a", false), (std::vector<int32_t>{0}));
-  const std::string message =
-      message_of([&] { tokenizer.render_chat_template({{"user", "a"}}); }, ErrorKind::invalid_value);
+  const std::string message = message_of(
+      [&] {
+        tokenizer.render_chat_template({{"user", "a"}});
+      },
+      ErrorKind::invalid_value);
   EXPECT_TRUE(message.starts_with(folder.path() + "/chat_template.jinja: ")) << message;
   EXPECT_NE(message.find("line 2"), std::string::npos) << message;
 }

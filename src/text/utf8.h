@@ -14,8 +14,8 @@ std::optional<size_t> find_invalid_utf8(std::string_view text);
 /// Throws Error(invalid_value) with the byte offset unless `text` is UTF-8. `what` names the argument.
 void require_utf8(std::string_view text, std::string_view what);
 
-/// Turns bytes that arrive in pieces into text. A character is given out when its last byte arrives, never a part of it.
-/// Ill-formed bytes become U+FFFD: one for each maximal part of a character, as Unicode recommends.
+/// Turns bytes that arrive in pieces into text. A character is given out when its last byte arrives, never a part of
+/// it. Ill-formed bytes become U+FFFD: one for each maximal part of a character, as Unicode recommends.
 class Utf8Stream {
  public:
   /// Appends to `out` what has become complete.
@@ -28,8 +28,8 @@ class Utf8Stream {
  private:
   void append_byte(unsigned char byte, std::string& out, bool per_byte);
 
-  std::string pending_;  // the unfinished character
-  size_t missing_ = 0;   // bytes it still needs
+  std::string pending_;                     // the unfinished character
+  size_t missing_ = 0;                      // bytes it still needs
   unsigned char low_ = 0x80, high_ = 0xBF;  // what its next byte may be
 };
 

@@ -23,13 +23,13 @@ std::string decode(std::string_view bytes, size_t cut, bool per_byte = false) {
 TEST(Utf8, ChecksEveryIllFormedKind) {
   EXPECT_FALSE(find_invalid_utf8("plain, é, 漢字, 😀, \x7F"));
   EXPECT_FALSE(find_invalid_utf8(std::string_view("a\0b", 3)));
-  EXPECT_EQ(find_invalid_utf8("ab\xFFz"), 2u);            // never a byte of UTF-8
-  EXPECT_EQ(find_invalid_utf8("ab\xA7"), 2u);             // continuation without a lead
-  EXPECT_EQ(find_invalid_utf8("\xC0\xAF"), 0u);           // overlong
-  EXPECT_EQ(find_invalid_utf8("\xE0\x80\xAF"), 0u);       // overlong
-  EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0u);       // surrogate
-  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);   // above U+10FFFF
-  EXPECT_EQ(find_invalid_utf8("a\xF0\x9F\x98"), 1u);      // cut
+  EXPECT_EQ(find_invalid_utf8("ab\xFFz"), 2u);           // never a byte of UTF-8
+  EXPECT_EQ(find_invalid_utf8("ab\xA7"), 2u);            // continuation without a lead
+  EXPECT_EQ(find_invalid_utf8("\xC0\xAF"), 0u);          // overlong
+  EXPECT_EQ(find_invalid_utf8("\xE0\x80\xAF"), 0u);      // overlong
+  EXPECT_EQ(find_invalid_utf8("\xED\xA0\x80"), 0u);      // surrogate
+  EXPECT_EQ(find_invalid_utf8("\xF4\x90\x80\x80"), 0u);  // above U+10FFFF
+  EXPECT_EQ(find_invalid_utf8("a\xF0\x9F\x98"), 1u);     // cut
 }
 
 TEST(Utf8, RefusalNamesTheOffset) {
@@ -37,7 +37,8 @@ TEST(Utf8, RefusalNamesTheOffset) {
     require_utf8("ab\xFF", "prompt");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "prompt: expected UTF-8, got the byte 0xFF at offset 2; convert the text to UTF-8 first");
+    EXPECT_STREQ(error.what(),
+                 "prompt: expected UTF-8, got the byte 0xFF at offset 2; convert the text to UTF-8 first");
     EXPECT_EQ(error.kind(), ErrorKind::invalid_value);
   }
 }

@@ -67,7 +67,8 @@ Json answer(std::optional<Tokenizer>& tokenizer, const Json& request) {
     return Json{{"ids", tokenizer->encode(request.at("text").get<std::string>(), request.value("special", true))}};
   }
   if (op == "decode") {
-    return Json{{"text", tokenizer->decode(request.at("ids").get<std::vector<int32_t>>(), request.value("skip", false))}};
+    return Json{
+        {"text", tokenizer->decode(request.at("ids").get<std::vector<int32_t>>(), request.value("skip", false))}};
   }
   if (op == "stream") return stream(*tokenizer, request);
   if (op == "render") return Json{{"text", render(*tokenizer, request)}};
