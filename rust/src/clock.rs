@@ -24,11 +24,8 @@ pub fn strftime(clock: Clock, format: &str) -> Result<String, String> {
     unsafe {
         let time: libc::time_t = seconds as libc::time_t;
         let mut parts: libc::tm = std::mem::zeroed();
-        let filled = if clock.fixed != 0 {
-            libc::gmtime_r(&time, &mut parts)
-        } else {
-            libc::localtime_r(&time, &mut parts)
-        };
+        let filled =
+            if clock.fixed != 0 { libc::gmtime_r(&time, &mut parts) } else { libc::localtime_r(&time, &mut parts) };
         if filled.is_null() {
             return Err("strftime_now: the clock is outside the calendar".to_owned());
         }

@@ -125,7 +125,9 @@ mod tests {
 
     #[test]
     fn text_around_is_kept_byte_for_byte() {
-        assert_eq!(rewrite("é{{ {'a': {'b': 1}} }}{% generation %}→{% endgeneration %}€"),
-                   "é{{ {'a': {'b': 1}} }}{% with %}→{% endwith %}€");
+        assert_eq!(
+            rewrite("é{{ {'a': {'b': 1}} }}{% generation %}→{% endgeneration %}€"),
+            "é{{ {'a': {'b': 1}} }}{% with %}→{% endwith %}€"
+        );
     }
 }

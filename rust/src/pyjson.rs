@@ -354,10 +354,14 @@ mod tests {
     #[test]
     fn writes_as_python_does() {
         assert_eq!(round_trip(r#"{"b":1,"a":"—‹&/"}"#), r#"{"b": 1, "a": "—‹&/"}"#);
-        assert_eq!(round_trip(r#"[1.0,1e16,1e-5,0.1,1e22,-0.0,123456789012345678901234567890]"#),
-                   "[1.0, 1e+16, 1e-05, 0.1, 1e+22, -0.0, 123456789012345678901234567890]");
-        assert_eq!(round_trip("[true,false,null,NaN,Infinity,-Infinity,[],{}]"),
-                   "[true, false, null, NaN, Infinity, -Infinity, [], {}]");
+        assert_eq!(
+            round_trip(r#"[1.0,1e16,1e-5,0.1,1e22,-0.0,123456789012345678901234567890]"#),
+            "[1.0, 1e+16, 1e-05, 0.1, 1e+22, -0.0, 123456789012345678901234567890]"
+        );
+        assert_eq!(
+            round_trip("[true,false,null,NaN,Infinity,-Infinity,[],{}]"),
+            "[true, false, null, NaN, Infinity, -Infinity, [], {}]"
+        );
         assert_eq!(round_trip(r#""\u00e9\ud83d\ude00\u0001\b\f\/""#), "\"é😀\\u0001\\b\\f/\"");
     }
 
@@ -371,14 +375,17 @@ mod tests {
             key_separator: ": ".into(),
             sort_keys: true,
         };
-        assert_eq!(dumps(&value, &style).unwrap(),
-                   "{\n  \"a\": \"\\u00e9\\ud83d\\ude00\",\n  \"b\": [\n    1,\n    {}\n  ]\n}");
+        assert_eq!(
+            dumps(&value, &style).unwrap(),
+            "{\n  \"a\": \"\\u00e9\\ud83d\\ude00\",\n  \"b\": [\n    1,\n    {}\n  ]\n}"
+        );
     }
 
     #[test]
     fn broken_texts_are_errors() {
         let deep = "[".repeat(100_000);
-        for text in ["", "{", "[1,", "{\"a\" 1}", "\"a", "\"\\x\"", "\"\\ud800\"", "1 2", "tru", "-", "\"\\u12", &deep] {
+        for text in ["", "{", "[1,", "{\"a\" 1}", "\"a", "\"\\x\"", "\"\\ud800\"", "1 2", "tru", "-", "\"\\u12", &deep]
+        {
             assert!(parse(text).is_err(), "{text:.20}");
         }
     }

@@ -138,7 +138,8 @@ fn split_lines(text: &str, keep_ends: bool) -> Value {
     let mut lines = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find(BOUNDARIES) {
-        let width = if rest[at..].starts_with("\r\n") { 2 } else { rest[at..].chars().next().map_or(1, char::len_utf8) };
+        let width =
+            if rest[at..].starts_with("\r\n") { 2 } else { rest[at..].chars().next().map_or(1, char::len_utf8) };
         lines.push(rest[..if keep_ends { at + width } else { at }].to_owned());
         rest = &rest[at + width..];
     }

@@ -2,15 +2,12 @@
 
 use std::sync::OnceLock;
 
-use tokenizers::{
-    DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl,
-};
+use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
 use crate::abi::{borrow_slice, borrow_text, guard, guard_value, put, Failure, OwnedIds, OwnedText, Status};
 use crate::model::FastModel;
 
-type Tokenizer =
-    TokenizerImpl<FastModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+type Tokenizer = TokenizerImpl<FastModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 pub struct Handle {
     inner: Tokenizer,
@@ -167,8 +164,8 @@ pub unsafe extern "C" fn mlxlm_tokenizer_decoder_json(
     error: *mut OwnedText,
 ) -> Status {
     guard(error, || {
-        let json = serde_json::to_vec(&(*handle).inner.get_decoder())
-            .map_err(|error| Failure::invalid(error.to_string()))?;
+        let json =
+            serde_json::to_vec(&(*handle).inner.get_decoder()).map_err(|error| Failure::invalid(error.to_string()))?;
         put(out, json);
         Ok(())
     })
