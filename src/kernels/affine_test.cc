@@ -37,7 +37,7 @@ std::vector<Set> runnable_sets() {
   std::vector<Set> sets = {
       {"scalar", scalar::pack_class, scalar::packed_bytes, scalar::pack_activations, scalar::affine_matmul}};
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     sets.push_back({"avx2", avx2::pack_class, avx2::packed_bytes, avx2::pack_activations, avx2::affine_matmul});
   }
 #elif defined(__aarch64__)
