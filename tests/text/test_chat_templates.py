@@ -7,7 +7,7 @@ import pytest
 from transformers.utils import chat_template_utils
 
 from chat_styles import STYLES
-from conftest import Refused
+from probe_client import Refused
 from tokenizer_kinds import byte_level_qwen
 
 NOW = datetime.datetime(2024, 7, 6, 9, 5, 3)

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from conftest import Refused
 from hard_strings import HARD_STRINGS
+from probe_client import Refused
 from tokenizer_kinds import KINDS
 
 
