@@ -32,6 +32,11 @@ MLXLM_INLINE F8 load_bf16(const void* p) {
   const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(wide, 16))};
 }
+MLXLM_INLINE float load_one_f16(const void* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+  return _cvtsh_ss(half);
+}
 MLXLM_INLINE void store_f32(void* p, F8 a) { _mm256_storeu_ps(static_cast<float*>(p), a.v); }
 /// Rounds to nearest even; NaN becomes a quiet NaN.
 MLXLM_INLINE void store_f16(void* p, F8 a) {
@@ -109,8 +114,7 @@ MLXLM_INLINE F8 load_codes(const void* p) {
   if constexpr (bits == 8) {
     return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))))};
   }
-  uint64_t word = 0;
-  std::memcpy(&word, p, bits);
+  const uint64_t word = load_word<bits>(p);
   const __m256i mask = _mm256_set1_epi32((1 << bits) - 1);
   if constexpr (bits <= 4) {
     const __m256i all = _mm256_set1_epi32(static_cast<int32_t>(word));

@@ -3,16 +3,27 @@
 struct F32Element {
   static constexpr int64_t kSize = 4;
   static MLXLM_INLINE F8 load(const void* p) { return load_f32(p); }
+  static MLXLM_INLINE float load_one(const void* p) {
+    float value;
+    std::memcpy(&value, p, sizeof value);
+    return value;
+  }
   static MLXLM_INLINE void store(void* p, F8 x) { store_f32(p, x); }
 };
 struct F16Element {
   static constexpr int64_t kSize = 2;
   static MLXLM_INLINE F8 load(const void* p) { return load_f16(p); }
+  static MLXLM_INLINE float load_one(const void* p) { return load_one_f16(p); }
   static MLXLM_INLINE void store(void* p, F8 x) { store_f16(p, x); }
 };
 struct BF16Element {
   static constexpr int64_t kSize = 2;
   static MLXLM_INLINE F8 load(const void* p) { return load_bf16(p); }
+  static MLXLM_INLINE float load_one(const void* p) {
+    uint16_t brain;
+    std::memcpy(&brain, p, sizeof brain);
+    return __builtin_bit_cast(float, static_cast<uint32_t>(brain) << 16);
+  }
   static MLXLM_INLINE void store(void* p, F8 x) { store_bf16(p, x); }
 };
 

@@ -41,6 +41,11 @@ MLXLM_INLINE F8 load_bf16(const void* p) {
   return {vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(brains), 16)),
           vreinterpretq_f32_u32(vshll_high_n_u16(brains, 16))};
 }
+MLXLM_INLINE float load_one_f16(const void* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+  return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half))), 0);
+}
 MLXLM_INLINE void store_f32(void* p, F8 x) {
   store_bytes(p, vreinterpretq_u8_f32(x.a));
   store_bytes(static_cast<char*>(p) + 16, vreinterpretq_u8_f32(x.b));
@@ -131,8 +136,7 @@ MLXLM_INLINE F8 load_codes(const void* p) {
     const uint16x8_t wide = vmovl_u8(vld1_u8(static_cast<const uint8_t*>(p)));
     return {vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide))), vcvtq_f32_u32(vmovl_high_u16(wide))};
   }
-  uint64_t word = 0;
-  std::memcpy(&word, p, bits);
+  const uint64_t word = load_word<bits>(p);
   const uint32x4_t mask = vdupq_n_u32((1u << bits) - 1);
   const int32x4_t shifts = {0, -bits, -2 * bits, -3 * bits};
   const uint32x4_t low = vshlq_u32(vdupq_n_u32(static_cast<uint32_t>(word)), shifts);

@@ -84,6 +84,11 @@ MLXLM_INLINE F8 load_bf16(const void* p) {
   std::memcpy(brains, p, sizeof brains);
   MLXLM_LANES(F8, float_of(static_cast<uint32_t>(brains[i]) << 16));
 }
+MLXLM_INLINE float load_one_f16(const void* p) {
+  uint16_t half;
+  std::memcpy(&half, p, sizeof half);
+  return half_to_float(half);
+}
 MLXLM_INLINE void store_f32(void* p, F8 a) { std::memcpy(p, a.v, sizeof a.v); }
 MLXLM_INLINE void store_f16(void* p, F8 a) {
   uint16_t halves[8];
