@@ -138,8 +138,10 @@ void affine_matmul(const Matrix& w, const void* packed, int64_t tokens, int64_t 
       return gemv<2>(w, x, lo, hi, out, out_stride, s);
     case 3:
       return gemv<3>(w, x, lo, hi, out, out_stride, s);
-    default:
+    case 4:
       return gemv<4>(w, x, lo, hi, out, out_stride, s);
+    default:
+      return gemv<5>(w, x, lo, hi, out, out_stride, s);
   }
 }
 
