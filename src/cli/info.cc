@@ -16,7 +16,7 @@ namespace {
 struct ContextNeed {
   int64_t tokens = 0;
   int64_t kv_bytes = 0;
-  double memory_bytes = 0;        // weights and keys and values
+  int64_t memory_bytes = 0;       // weights and keys and values
   double decode_ceiling_tps = 0;  // at that depth: reads of weights and of all keys and values
 };
 
@@ -63,7 +63,7 @@ ContextNeed InfoCommand::need(const Model& model, const MachineLimits& limits, i
   ContextNeed need;
   need.tokens = tokens;
   need.kv_bytes = model.kv_bytes(tokens);
-  need.memory_bytes = static_cast<double>(model.info().weight_bytes + need.kv_bytes);
+  need.memory_bytes = model.info().weight_bytes + need.kv_bytes;
   need.decode_ceiling_tps =
       limits.read_gb_per_s * 1e9 / static_cast<double>(model.info().bytes_per_token + need.kv_bytes);
   return need;
@@ -144,8 +144,8 @@ std::string InfoCommand::to_text(const ModelInfo& info, const MachineLimits& lim
                       "decode at most");
   for (const ContextNeed& need : needs) {
     text += fmt::format("  {:>10}  {:>16}  {:>14}  {:>9.1f} tokens/s\n", with_commas(need.tokens),
-                        bytes_text(static_cast<double>(need.kv_bytes)), bytes_text(need.memory_bytes),
-                        need.decode_ceiling_tps);
+                        bytes_text(static_cast<double>(need.kv_bytes)),
+                        bytes_text(static_cast<double>(need.memory_bytes)), need.decode_ceiling_tps);
   }
   return text;
 }

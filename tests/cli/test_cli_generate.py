@@ -132,14 +132,17 @@ def test_sampling_options_reach_the_sampler(generate):
 
 
 def test_stop_strings(generate):
-    arguments = ("--prompt", "What?", "-m", 40)
+    arguments = ("--prompt", "What?", "-m", 60, "--temp", 1, "--seed", 2)
     whole = generate(*arguments)
-    middle = len(whole["text"]) // 2
-    stop = whole["text"][middle:middle + 2]
+    text = whole["text"]
+    # The first place past the beginning whose two characters do not stand earlier in the text.
+    stop = next(text[i:i + 2] for i in range(5, len(text) - 10) if text.index(text[i:i + 2]) == i)
     answer = generate(*arguments, "--stop", "not in the text", "--stop", stop)
     assert answer["text"] == whole["text"][:whole["text"].index(stop)]
+    assert len(answer["text"]) >= 5
     assert answer["finish_reason"] == "stop"
     assert answer["token_ids"] == whole["token_ids"][:len(answer["token_ids"])]
+    assert len(answer["token_ids"]) < 60
 
 
 def test_extra_eos_by_id_and_text(generate):
