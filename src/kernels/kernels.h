@@ -1,8 +1,8 @@
 // The operations that have one implementation per instruction set, as a table of functions on raw spans.
 //
-// Every set gives the same bits. Floating-point orders are part of the contract below; integer dot products are exact and
-// may be computed in any order. Functions check nothing: src/nn does. They touch no state but their arguments, and may
-// run on many threads on disjoint ranges. All float buffers are float32 and contiguous unless a stride is given.
+// Every set gives the same bits. Floating-point orders are part of the contract below; integer dot products are exact
+// and may be computed in any order. Functions check nothing: src/nn does. They touch no state but their arguments, and
+// may run on many threads on disjoint ranges. All float buffers are float32 and contiguous unless a stride is given.
 #pragma once
 
 #include <cstddef>
@@ -28,20 +28,20 @@ enum class Activation : uint8_t { silu, gelu_tanh, gelu };
 
 /// Attention of one KV head over one sequence's blocks, for a run of queries at consecutive positions.
 struct AttentionTask {
-  const float* q = nullptr;     ///< query i, head r at q + i·q_stride + r·head_dim; already scaled
-  int64_t q_stride = 0;         ///< floats between queries
+  const float* q = nullptr;  ///< query i, head r at q + i·q_stride + r·head_dim; already scaled
+  int64_t q_stride = 0;      ///< floats between queries
   int64_t n_queries = 0;
-  int64_t n_rep = 1;            ///< query heads that share this KV head
-  int64_t position = 0;         ///< absolute position of query 0; query i sees keys at most position + i
-  int64_t window = 0;           ///< 0: all keys; else query p sees keys > p − window
-  float softcap = 0;            ///< 0: none; else score = softcap · tanh(score / softcap)
+  int64_t n_rep = 1;     ///< query heads that share this KV head
+  int64_t position = 0;  ///< absolute position of query 0; query i sees keys at most position + i
+  int64_t window = 0;    ///< 0: all keys; else query p sees keys > p − window
+  float softcap = 0;     ///< 0: none; else score = softcap · tanh(score / softcap)
   int64_t head_dim = 0;
   int64_t value_dim = 0;
   DType dtype = DType::f32;
   const std::byte* const* blocks = nullptr;  ///< blocks[j]: this layer's part of block j (positions 64j …); entries
                                              ///< wholly outside every query's window may be null
-  int64_t head_offset = 0;      ///< bytes from the layer's part to this head's K; its V follows K
-  float* out = nullptr;         ///< query i, head r at out + i·out_stride + r·value_dim
+  int64_t head_offset = 0;                   ///< bytes from the layer's part to this head's K; its V follows K
+  float* out = nullptr;                      ///< query i, head r at out + i·out_stride + r·value_dim
   int64_t out_stride = 0;
 };
 
@@ -49,9 +49,10 @@ struct Kernels {
   const char* isa;  ///< "scalar", "avx2", "neon"
 
   // ---- matrix products, fast: activations in int8 per 32 values of K
-  // Quantisation of each 32 values x: amax = max|x|; s = amax / 127; code = rint(x · (127 / amax)) (all 0 if amax is 0),
-  // in [−127, 127]; xs = s · (float)Σcode. Output (token t, row n): acc = 0; for each 32 values of K in order, with that
-  // group's weight scale sw and bias bw in float32: acc = fma((float)Σ code·q, sw · s, acc); acc = fma(bw, xs, acc).
+  // Quantisation of each 32 values x: amax = max|x|; s = amax / 127; code = rint(x · (127 / amax)) (all 0 if amax is
+  // 0), in [−127, 127]; xs = s · (float)Σcode. Output (token t, row n): acc = 0; for each 32 values of K in order, with
+  // that group's weight scale sw and bias bw in float32: acc = fma((float)Σ code·q, sw · s, acc); acc = fma(bw, xs,
+  // acc).
 
   /// Weights whose packs are interchangeable share a class; q, k and v of one class need one pack.
   int (*pack_class)(int bits);
@@ -65,8 +66,9 @@ struct Kernels {
                         int64_t out_stride, void* scratch);
 
   // ---- matrix products, exact: any Matrix, float32 activations
-  // Affine weights are fma((float)code, scale, bias). Output: 16 lanes, lane l an fma chain over k ≡ l (mod 16) in order
-  // (positions past K count as 0), then l + (l+8), + (l+4), + (l+2), + (l+1).
+  // Affine weights are fma((float)code, scale, bias). Output: 16 lanes, lane l an fma chain over k ≡ l (mod 16) in
+  // order (positions up to the next multiple of 16 count as 0), then l + (l+8), + (l+4), + (l+2), + (l+1). K of affine
+  // weights is a multiple of 32, of dense ones any number. Nothing past the matrix's last byte is read.
 
   /// out[t·out_stride + n] for all tokens of x [tokens, w.cols] and rows n in [lo, hi).
   void (*float_matmul)(const Matrix& w, const float* x, int64_t tokens, int64_t lo, int64_t hi, float* out,
@@ -75,12 +77,14 @@ struct Kernels {
   void (*dequantize_row)(const Matrix& w, int64_t row, float* out);
 
   // ---- rows of activations
-  /// out = x · (1 / sqrt(Σx²/n + eps)) · weight; Σ in the 16 lanes and tree above. In place allowed.
+  /// out = (x · (1 / sqrt(Σx² / n + eps))) · weight; Σ in the 16 lanes (each an fma chain) and tree above. In place
+  /// allowed.
   void (*rms_norm)(const float* x, const float* weight, float* out, int64_t n, float eps);
-  void (*add)(float* x, const float* y, int64_t n);        ///< x += y
-  void (*scale)(float* x, float factor, int64_t n);        ///< x *= factor
-  void (*gated)(Activation, const float* gate, const float* up, float* out, int64_t n);  ///< out = act(gate) · up
-  void (*softcap)(float* x, float cap, int64_t n);         ///< x = cap · tanh(x / cap)
+  void (*add)(float* x, const float* y, int64_t n);  ///< x += y
+  void (*scale)(float* x, float factor, int64_t n);  ///< x *= factor
+  void (*gated)(Activation, const float* gate, const float* up, float* out,
+                int64_t n);                         ///< out = act(gate) · up; in place allowed
+  void (*softcap)(float* x, float cap, int64_t n);  ///< x = cap · tanh(x / cap)
   /// Rotates the first 2·half dims of each head of x [heads, head_dim] by cos, sin [half], then multiplies all dims by
   /// `factor` (a query's attention scale; 1 for keys). Pairs are (i, i + half), or (2i, 2i + 1) when interleaved:
   /// (a, b) → (a·c − b·s, a·s + b·c), each as fma(a, c, −(b·s)) and fma(a, s, b·c).
@@ -88,6 +92,16 @@ struct Kernels {
                bool interleaved, float factor);
 
   // ---- attention
+  // Rows (one head of one query) never mix; what a row sees follows from its position alone, so tiles of rows, runs of
+  // queries and threads may be cut anywhere. Per row and block of 64 keys, in ascending order, from o = 0, m = −inf, l
+  // = 0 at the start of a partition: score = fma chain over dims from 0, then the soft-cap; m' = max(m, scores seen);
+  // c = e^(m − m'), p = e^(score − m') (0 where that is below 2^-126), 0 where not seen; l = fma(l, c, Σp), Σ in 8
+  // lanes over the block's slots, each a chain, then l + (l+4), + (l+2), + (l+1); o = o · c, then an fma chain over the
+  // keys seen. Blocks and partitions a row does not see leave it untouched; values it does not see are never
+  // multiplied, not even by 0. Partitions, in ascending order, from the same empty state: M = max(m, m_p); o = fma(o_p,
+  // e^(m_p − M), o · e^(m − M)), l likewise. Out = o / l. head_dim and value_dim are multiples of 8 with a sum of at
+  // most 2,048.
+
   /// Stores one token's k [n_kv_heads, head_dim] and v [n_kv_heads, value_dim] at slot [0, 64) of a layer's block part,
   /// rounded to nearest even.
   void (*kv_store)(const KvLayout& layout, std::byte* layer, int64_t slot, const float* k, const float* v);
@@ -95,23 +109,25 @@ struct Kernels {
   void (*attention)(const AttentionTask& task, void* scratch);
   /// Floats of one partition's result for a task: for each query and head value_dim outputs, a maximum and a sum.
   size_t (*attention_partial_floats)(const AttentionTask& task);
-  /// Partition p (keys [p·256, (p+1)·256)) alone, unnormalised, into `partial`.
+  /// Partition p (keys [p·256, (p+1)·256)) alone, unnormalised, into `partial`: o [rows, value_dim], m [rows], l
+  /// [rows], row = query · n_rep + head.
   void (*attention_partition)(const AttentionTask& task, int64_t p, float* partial, void* scratch);
-  /// Merges partials of partitions [first, first + count) into task.out; the same bits as `attention`.
+  /// Merges partials of partitions [first, first + count), attention_partial_floats apart, into task.out: the same bits
+  /// as `attention` where they are all that some query sees.
   void (*attention_merge)(const AttentionTask& task, const float* partials, int64_t first, int64_t count);
 
   // ---- logits
-  float (*max)(const float* x, int64_t n);
+  float (*max)(const float* x, int64_t n);  ///< NaN are passed over; −inf where nothing else is
   /// Lowest index of the largest value; −1 if any value is NaN or +inf, or all are −inf.
   int64_t (*argmax)(const float* x, int64_t n);
-  /// log Σ exp(x); Σ exp(x − max) in the 16 lanes and tree above.
+  /// max + log Σ exp(x − max); Σ in the 16 lanes and tree above. −inf if all are −inf, NaN if any is NaN or +inf.
   float (*log_sum_exp)(const float* x, int64_t n);
 };
 
 /// The sets built into this binary and able to run on this CPU, best first.
 std::span<const Kernels* const> available_kernels();
-/// The named set, or the best when name is empty (the variable MLXLM_ISA may name it). Throws Error(invalid_value) for an
-/// unknown or unusable one, listing those available.
+/// The named set, or the best when name is empty (the variable MLXLM_ISA may name it). Throws Error(invalid_value) for
+/// an unknown or unusable one, listing those available.
 const Kernels& select_kernels(std::string_view name = {});
 
 }  // namespace mlxlm

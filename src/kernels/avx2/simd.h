@@ -57,6 +57,8 @@ MLXLM_INLINE void store_bf16(void* p, F8 a) {
 
 // ---- arithmetic
 
+/// Keeps a in a register: compilers would rather load a value again for each use, and loads are what limits a tile.
+MLXLM_INLINE void pin(F8& a) { asm("" : "+x"(a.v)); }
 MLXLM_INLINE F8 splat(float x) { return {_mm256_set1_ps(x)}; }
 MLXLM_INLINE F8 operator+(F8 a, F8 b) { return {_mm256_add_ps(a.v, b.v)}; }
 MLXLM_INLINE F8 operator-(F8 a, F8 b) { return {_mm256_sub_ps(a.v, b.v)}; }

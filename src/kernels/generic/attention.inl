@@ -55,8 +55,9 @@ MLXLM_INLINE void chain_tile(const float* a, int64_t a_stride, const std::byte* 
     }
   }
   constexpr int64_t step = vectors * 8 * Element::kSize;
+  constexpr bool kPrefetch = Element::kSize == 2 || rows <= 3;  // float32 with more rows is bound by arithmetic
   for (int64_t k = lo; k < hi; ++k) {
-    if (ahead != nullptr) __builtin_prefetch(ahead + k * step);
+    if (kPrefetch && ahead != nullptr) __builtin_prefetch(ahead + k * step);
     const std::byte* from = b + k * b_stride * Element::kSize;
     F8 column[vectors];
     MLXLM_UNROLL for (int c = 0; c < vectors; ++c) column[c] = Element::load(from + 8 * c * Element::kSize);

@@ -116,8 +116,7 @@ MLXLM_NOINLINE F16Lanes finish_lanes(const Row& row, const float* x, int64_t k, 
   return acc;
 }
 
-/// Bytes ahead of the reading position that one token's product prefetches: the rows that come next, since hardware
-/// follows several short rows at once badly.
+/// `count` outputs at once. Prefetches the same columns of the next rows: hardware follows several short rows badly.
 template <int count, class Rows>
 MLXLM_INLINE void multiply_rows(const Rows& rows, const float* x, int64_t cols, int64_t first, float* out) {
   F16Lanes acc[count];
@@ -154,9 +153,12 @@ constexpr int kTileTokens = 2;
 constexpr int kTileRows = 3;
 /// Columns per step of a panel: 8 tokens and 3 rows of it are 22 KB, so the tokens stay in the first-level cache.
 constexpr int64_t kPanelCols = 512;
-/// Tokens swept over a panel before the next step's columns: their lanes for 24 rows are 12 KB.
+/// Rows lie this many floats further apart than they are long: at a power of two they would share cache sets.
+constexpr int64_t kSkew = 16;
+/// Tokens swept over a panel before the next step's columns.
 constexpr int64_t kPanelTokens = 8;
-constexpr int64_t kPanelRows = 24;
+/// The tokens' columns are copied once per panel: 48 rows keep that at 4 % of the work.
+constexpr int64_t kPanelRows = 48;
 
 /// Adds columns [0, cols) of `tokens` rows of x and `rows` rows of w to the lanes of their outputs. Lanes of token t
 /// and row n are at lanes + (t·kPanelRows + n)·16.
@@ -172,12 +174,18 @@ MLXLM_NOINLINE void multiply_tile(const float* x, int64_t x_stride, const float*
   }
   for (int64_t k = 0; k < cols; k += 16) {
     F16Lanes weights[rows];
-    MLXLM_UNROLL for (int r = 0; r < rows; ++r) weights[r].low = load_f32(w + r * w_stride + k);
+    MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
+      weights[r].low = load_f32(w + r * w_stride + k);
+      pin(weights[r].low);
+    }
     MLXLM_UNROLL for (int t = 0; t < tokens; ++t) {
       const F8 value = load_f32(x + t * x_stride + k);
       MLXLM_UNROLL for (int r = 0; r < rows; ++r) acc[t][r].low = fma(weights[r].low, value, acc[t][r].low);
     }
-    MLXLM_UNROLL for (int r = 0; r < rows; ++r) weights[r].high = load_f32(w + r * w_stride + k + 8);
+    MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
+      weights[r].high = load_f32(w + r * w_stride + k + 8);
+      pin(weights[r].high);
+    }
     MLXLM_UNROLL for (int t = 0; t < tokens; ++t) {
       const F8 value = load_f32(x + t * x_stride + k + 8);
       MLXLM_UNROLL for (int r = 0; r < rows; ++r) acc[t][r].high = fma(weights[r].high, value, acc[t][r].high);
@@ -206,51 +214,58 @@ MLXLM_INLINE void multiply_tile_rows(int64_t rows, const float* x, int64_t x_str
 
 /// Where things lie in the scratch.
 struct PanelScratch {
-  float* weights;  ///< [rows, stride]
-  float* tail;     ///< [kPanelTokens, 16]: the last columns of some tokens, filled up with zeros
+  float* tokens;   ///< [kPanelTokens, kPanelCols + kSkew]: a step's columns, zeros beyond K
   float* lanes;    ///< [kPanelTokens, kPanelRows, 16]
+  float* weights;  ///< [rows, stride], zeros from K to the next multiple of 16
   int64_t rows;    ///< of a panel
-  int64_t stride;  ///< K rounded up to 16: what is beyond K is 0
+  int64_t stride;
 };
 
 MLXLM_INLINE PanelScratch make_panel(int64_t cols, void* scratch) {
   PanelScratch panel;
   float* memory = static_cast<float*>(scratch);
-  panel.tail = memory;
-  panel.lanes = panel.tail + kPanelTokens * 16;
+  panel.tokens = memory;
+  panel.lanes = panel.tokens + kPanelTokens * (kPanelCols + kSkew);
   panel.weights = panel.lanes + kPanelTokens * kPanelRows * 16;
-  panel.stride = (cols + 15) / 16 * 16;
+  panel.stride = (cols + 15) / 16 * 16 + kSkew;
   const int64_t free = static_cast<int64_t>(kScratchBytes / sizeof(float)) - (panel.weights - memory);
-  // 96K floats, 384 KB, stay in a second-level cache of 512 KB; a few rows are worth more than that if K is long.
-  const int64_t wanted = larger(98304 / panel.stride, 2 * kTileRows);
+  // 96K floats, 384 KB, stay in a second-level cache of 512 KB; some rows are worth more than that if K is long.
+  const int64_t wanted = larger(98304 / panel.stride, 4 * kTileRows);
   panel.rows = smaller(kPanelRows, smaller(wanted, free / panel.stride));
   if (panel.rows >= kTileRows) panel.rows = panel.rows / kTileRows * kTileRows;
   return panel;
 }
 
+/// Copies `width` columns of some tokens, filled up with zeros to a multiple of 16; returns that.
+MLXLM_INLINE int64_t copy_tokens(const float* x, int64_t cols, int64_t tokens, int64_t width, float* to) {
+  const int64_t padded = (width + 15) / 16 * 16;
+  for (int64_t t = 0; t < tokens; ++t, x += cols, to += kPanelCols + kSkew) {
+    int64_t i = 0;
+    for (; i + 8 <= width; i += 8) store_f32(to + i, load_f32(x + i));
+    for (; i < padded; ++i) to[i] = i < width ? x[i] : 0.0f;
+  }
+  return padded;
+}
+
 /// Outputs of `tokens` (at most kPanelTokens) tokens and the panel's `rows` rows.
 MLXLM_INLINE void multiply_panel(const PanelScratch& panel, const float* x, int64_t cols, int64_t tokens, int64_t rows,
                                  float* out, int64_t out_stride) {
-  const auto sweep = [&](const float* from, int64_t stride, int64_t k, int64_t width) MLXLM_INLINE_LAMBDA {
+  constexpr int64_t stride = kPanelCols + kSkew;
+  for (int64_t k = 0; k < cols; k += kPanelCols) {
+    const int64_t width = copy_tokens(x + k, cols, tokens, smaller(kPanelCols, cols - k), panel.tokens);
     for (int64_t r = 0; r < rows; r += kTileRows) {
       const float* w = panel.weights + r * panel.stride + k;
-      for (int64_t t = 0; t < tokens; t += kTileTokens) {
-        float* lanes = panel.lanes + (t * kPanelRows + r) * 16;
-        if (tokens - t >= kTileTokens) {
-          multiply_tile_rows<kTileTokens>(rows - r, from + t * stride, stride, w, panel.stride, width, k == 0, lanes);
-        } else {
-          multiply_tile_rows<1>(rows - r, from + t * stride, stride, w, panel.stride, width, k == 0, lanes);
-        }
+      float* lanes = panel.lanes + r * 16;
+      int64_t t = 0;
+      for (; t + kTileTokens <= tokens; t += kTileTokens) {
+        multiply_tile_rows<kTileTokens>(rows - r, panel.tokens + t * stride, stride, w, panel.stride, width, k == 0,
+                                        lanes + t * kPanelRows * 16);
+      }
+      if (t < tokens) {
+        multiply_tile_rows<1>(rows - r, panel.tokens + t * stride, stride, w, panel.stride, width, k == 0,
+                              lanes + t * kPanelRows * 16);
       }
     }
-  };
-  const int64_t whole = cols / 16 * 16;
-  for (int64_t k = 0; k < whole; k += kPanelCols) sweep(x + k, cols, k, smaller(kPanelCols, whole - k));
-  if (whole < cols) {
-    for (int64_t t = 0; t < tokens; ++t) {
-      for (int64_t i = 0; i < 16; ++i) panel.tail[t * 16 + i] = whole + i < cols ? x[t * cols + whole + i] : 0.0f;
-    }
-    sweep(panel.tail, 16, whole, 16);
   }
   for (int64_t t = 0; t < tokens; ++t) {
     for (int64_t r = 0; r < rows; ++r) {
@@ -266,7 +281,7 @@ MLXLM_NOINLINE void expand_panel(const Rows& rows, const PanelScratch& panel, in
   for (int64_t r = 0; r < count; ++r) {
     float* out = panel.weights + r * panel.stride;
     expand_row(rows[first + r], 0, cols, out);
-    for (int64_t k = cols; k < panel.stride; ++k) out[k] = 0;
+    for (int64_t k = cols; k % 16 != 0; ++k) out[k] = 0;
   }
 }
 

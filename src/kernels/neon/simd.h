@@ -69,6 +69,8 @@ MLXLM_INLINE void store_bf16(void* p, F8 x) {
 
 // ---- arithmetic
 
+/// Keeps a in a register: compilers would rather load a value again for each use, and loads are what limits a tile.
+MLXLM_INLINE void pin(F8& a) { asm("" : "+w"(a.a), "+w"(a.b)); }
 MLXLM_INLINE F8 splat(float x) { return {vdupq_n_f32(x), vdupq_n_f32(x)}; }
 MLXLM_INLINE F8 operator+(F8 x, F8 y) { return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)}; }
 MLXLM_INLINE F8 operator-(F8 x, F8 y) { return {vsubq_f32(x.a, y.a), vsubq_f32(x.b, y.b)}; }

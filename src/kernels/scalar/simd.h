@@ -103,6 +103,8 @@ MLXLM_INLINE void store_bf16(void* p, F8 a) {
 
 // ---- arithmetic
 
+/// Keeps a in a register: compilers would rather load a value again for each use, and loads are what limits a tile.
+MLXLM_INLINE void pin(F8& a) { (void)a; }
 MLXLM_INLINE F8 splat(float x) { MLXLM_LANES(F8, x); }
 MLXLM_INLINE F8 operator+(F8 a, F8 b) { MLXLM_LANES(F8, a.v[i] + b.v[i]); }
 MLXLM_INLINE F8 operator-(F8 a, F8 b) { MLXLM_LANES(F8, a.v[i] - b.v[i]); }
