@@ -131,13 +131,15 @@ def test_sampling_options_reach_the_sampler(generate):
     assert generate("-m", 16, "--temp", 1, "--seed", 9, "--min-p", 1, "--min-tokens-to-keep", 200)["token_ids"] != greedy
 
 
-def test_stop_strings(generate):
-    arguments = ("--prompt", "What?", "-m", 60, "--temp", 1, "--seed", 2)
-    whole = generate(*arguments)
+def test_stop_strings(mlxlm, endless_model):
+    def generate(*args):
+        return mlxlm.json("generate", "--model", endless_model, "-m", 60, "--temp", 1, "--seed", 2, *args)
+
+    whole = generate()
     text = whole["text"]
     # The first place past the beginning whose two characters do not stand earlier in the text.
     stop = next(text[i:i + 2] for i in range(5, len(text) - 10) if text.index(text[i:i + 2]) == i)
-    answer = generate(*arguments, "--stop", "not in the text", "--stop", stop)
+    answer = generate("--stop", "not in the text", "--stop", stop)
     assert answer["text"] == whole["text"][:whole["text"].index(stop)]
     assert len(answer["text"]) >= 5
     assert answer["finish_reason"] == "stop"

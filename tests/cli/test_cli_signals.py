@@ -122,7 +122,7 @@ def test_chat_interrupt_stops_the_answer_only(mlxlm, endless_model):
 
 
 def test_chat_goes_on_after_a_stopped_answer(mlxlm, endless_model):
-    sampling = ("--temp", "1", "--seed", "5")
+    sampling = ("--temp", "3", "--seed", "5")
     process = subprocess.Popen([mlxlm.path, "chat", "--model", str(endless_model), "-m", "-1", *sampling],
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     process.stdin.write(b"One\n")
