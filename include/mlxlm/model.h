@@ -23,7 +23,7 @@ enum class Precision {
 struct LoadOptions {
   Precision precision = Precision::fast;
   int threads = 0;  ///< 0: one per core this process may use
-  std::string isa;  ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
+  std::string isa{}; ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
 };
 
 /// Facts about a loaded model, for people and for planning memory.

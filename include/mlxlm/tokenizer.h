@@ -25,10 +25,10 @@ struct Message {
 struct ChatTemplateOptions {
   bool add_generation_prompt = true;    ///< append the opening marker of the assistant's turn
   bool continue_final_message = false;  ///< leave the last message open, to be continued; excludes add_generation_prompt
-  std::string tools_json;               ///< JSON array of tool definitions
-  std::string documents_json;           ///< JSON array of documents
-  std::string variables_json;           ///< JSON object of further template variables, e.g. {"enable_thinking": false}
-  std::string chat_template;            ///< template text to use instead of the model's own
+  std::string tools_json{};               ///< JSON array of tool definitions
+  std::string documents_json{};           ///< JSON array of documents
+  std::string variables_json{};           ///< JSON object of further template variables, e.g. {"enable_thinking": false}
+  std::string chat_template{};            ///< template text to use instead of the model's own
 };
 
 /// A model folder's tokenizer. A cheap shared handle: copies share one immutable object, safe to use from many threads.

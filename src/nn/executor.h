@@ -18,7 +18,7 @@ namespace mlxlm::nn {
 struct ExecutorOptions {
   bool exact = false;     ///< float32 activations and KV instead of int8 activations and 16-bit KV
   int threads = 0;        ///< 0: one per usable core
-  std::string isa;        ///< kernel set; empty: the best
+  std::string isa{};      ///< kernel set; empty: the best
   int64_t kv_bytes = 0;   ///< budget of all keys and values; 0: what the system gives
 };
 
