@@ -56,7 +56,8 @@ function(mlxlm_fuzzer name)
   # New inputs go to the first folder, inside the build; the seeds stand in the tree.
   set(found ${CMAKE_CURRENT_BINARY_DIR}/${name}.found)
   file(MAKE_DIRECTORY ${found})
-  add_test(NAME ${name} COMMAND ${name} -max_total_time=${MLXLM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=4096
+  add_test(NAME ${name} COMMAND ${name} -seed=1 -max_total_time=${MLXLM_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+                                -malloc_limit_mb=256
                                 -print_final_stats=1 ${found} ${ARG_CORPUS})
   set_tests_properties(${name} PROPERTIES TIMEOUT 600 LABELS fuzz)
 endfunction()
