@@ -83,7 +83,7 @@ MLXLM_INLINE void transpose_scales32(const std::byte* p, int64_t row_bytes, std:
 /// Fills the tile for weight groups that start at `first` and returns where `first` is in it: the last tile of a row
 /// overlaps the one before. Fetches the same part of the rows ahead.
 template <DType kType>
-MLXLM_INLINE int fill_tile(const RowBlock& rows, int64_t first, int64_t weight_groups, std::byte* tile) {
+MLXLM_INLINE int fill_scales(const RowBlock& rows, int64_t first, int64_t weight_groups, std::byte* tile) {
   constexpr int kSize = kType == DType::f32 ? 4 : 2;
   const int64_t ahead = rows.scale_lead + first * kRowTile * kSize;
   for (int i = 0; i < kScaleGroups * kRowTile * kSize; i += 64) {
@@ -109,29 +109,6 @@ MLXLM_INLINE int fill_tile(const RowBlock& rows, int64_t first, int64_t weight_g
     transpose_scales16(scales, biases, rows.scale_row_bytes, tile);
   }
   return static_cast<int>(first - from);
-}
-
-/// The same with entries of floats, whatever the type: cheaper where three or more tokens use them.
-template <DType kType>
-MLXLM_NOINLINE int fill_float_tile(const RowBlock& rows, int64_t first, int64_t weight_groups, std::byte* tile) {
-  alignas(64) std::byte narrow[kScaleGroups * kEntryBytes<kType>];
-  const int skip = fill_tile<kType>(rows, first, weight_groups, narrow);
-  const int64_t last = weight_groups < kScaleGroups ? weight_groups : kScaleGroups;
-  for (int64_t i = skip; i < last; ++i) {
-    const std::byte* entry = narrow + i * kEntryBytes<kType>;
-    auto* out = reinterpret_cast<float*>(tile + i * kEntryBytes<DType::f32>);
-    _mm256_store_ps(out, load_scales8<kType>(entry));
-    _mm256_store_ps(out + 8, load_scales8<kType>(entry + kEntryBytes<kType> / 2));
-  }
-  return skip;
-}
-
-/// `kType` is of the entries: the matrix's type, or f32.
-template <DType kType>
-MLXLM_INLINE int fill_scales(DType dtype, const RowBlock& rows, int64_t first, int64_t weight_groups, std::byte* tile) {
-  if (kType != DType::f32 || dtype == DType::f32) return fill_tile<kType>(rows, first, weight_groups, tile);
-  if (dtype == DType::f16) return fill_float_tile<DType::f16>(rows, first, weight_groups, tile);
-  return fill_float_tile<DType::bf16>(rows, first, weight_groups, tile);
 }
 
 /// One step of the float chain of 8 rows: dot products of one group, with that group's scales and biases.
@@ -260,7 +237,7 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
   const int chunk = kScaleGroups << repeat_shift;
   for (int64_t g0 = 0; g0 < groups; g0 += chunk) {
     const int count = static_cast<int>(groups - g0 < chunk ? groups - g0 : chunk);
-    const int shift = fill_scales<kType>(w.dtype, rows, g0 >> repeat_shift, weight_groups, s.scales) << repeat_shift;
+    const int shift = fill_scales<kType>(rows, g0 >> repeat_shift, weight_groups, s.scales) << repeat_shift;
     if constexpr (kCodes == Codes::unpacked) {
       unpack_rows(w.bits, rows.data + g0 * 4 * w.bits, rows.row_bytes, kPanelRows, count, rows.end, rows.data_lead,
                   s.codes);
@@ -316,7 +293,7 @@ template <int kTokens, Codes kCodes, DType kType>
 MLXLM_INLINE void gemv_rows(const Matrix& w, const std::byte* x, int64_t lo, int64_t hi, float* out, int64_t out_stride,
                             GemvScratch& s) {
   const int64_t row_bytes = w.cols * w.bits / 8;
-  const int64_t scale_bytes = w.cols / w.group_size * (w.dtype == DType::f32 ? 4 : 2);
+  const int64_t scale_bytes = w.cols / w.group_size * (kType == DType::f32 ? 4 : 2);
   const int64_t blocks_ahead = (kPrefetchLead + kRowTile * row_bytes - 1) / (kRowTile * row_bytes);
   const auto* data = reinterpret_cast<const uint8_t*>(w.data);
   for (int64_t n = lo; n < hi;) {

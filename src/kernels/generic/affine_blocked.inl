@@ -5,7 +5,7 @@
 //   void quantize_group(const float* x, PackedGroup& out);
 //   void unpack_row(int bits, const uint8_t* src, int groups, uint8_t* codes);  // kPanelRows · 32 bytes between groups
 //   void multiply_panel(const Panel& panel, const PackedGroup* x, int64_t token_stride, int64_t tokens, float* acc);
-// after including affine_blocked.h, and gets the four functions of the kernel table as blocked_….
+// after including affine_blocked.h. It gets blocked_packed_bytes, blocked_pack and blocked_matmul.
 
 /// [tokens][k / 32] groups.
 inline size_t blocked_packed_bytes(int64_t tokens, int64_t k) {
