@@ -22,6 +22,12 @@ std::string display_name(const std::string& names) {
   return names.substr(start, names.find(',', start) - start);
 }
 
+std::string joined(const std::vector<std::string>& words, const char* between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
+  return out;
+}
+
 template <typename T>
 bool parse_whole(const std::string& text, T& value) {
   const char* end = text.data() + text.size();
@@ -116,9 +122,7 @@ OptionRef OptionGroup::choice(const std::string& names, std::string& value, cons
     value = text;
     return std::find(choices.begin(), choices.end(), text) != choices.end();
   };
-  return this->value(names, fmt::format("{}", fmt::join(choices, " or ")), parse, help)
-      .type(fmt::format("{}", fmt::join(choices, "|")))
-      .shown_default(value);
+  return this->value(names, joined(choices, " or "), parse, help).type(joined(choices, "|")).shown_default(value);
 }
 
 OptionRef OptionGroup::seed(const std::string& names, std::optional<uint64_t>& value, const std::string& help) {
