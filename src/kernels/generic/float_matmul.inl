@@ -162,9 +162,10 @@ constexpr int64_t kPanelRows = 48;
 
 /// Adds columns [0, cols) of `tokens` rows of x and `rows` rows of w to the lanes of their outputs. Lanes of token t
 /// and row n are at lanes + (t·kPanelRows + n)·16.
+/// A row of w at `ahead`, needed soon, is prefetched.
 template <int tokens, int rows>
 MLXLM_NOINLINE void multiply_tile(const float* x, int64_t x_stride, const float* w, int64_t w_stride, int64_t cols,
-                                  bool first, float* lanes) {
+                                  bool first, float* lanes, const float* ahead) {
   F16Lanes acc[tokens][rows];
   MLXLM_UNROLL for (int t = 0; t < tokens; ++t) {
     MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
@@ -173,6 +174,7 @@ MLXLM_NOINLINE void multiply_tile(const float* x, int64_t x_stride, const float*
     }
   }
   for (int64_t k = 0; k < cols; k += 16) {
+    __builtin_prefetch(ahead + k);
     F16Lanes weights[rows];
     MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
       weights[r].low = load_f32(w + r * w_stride + k);
@@ -202,13 +204,13 @@ MLXLM_NOINLINE void multiply_tile(const float* x, int64_t x_stride, const float*
 
 template <int tokens>
 MLXLM_INLINE void multiply_tile_rows(int64_t rows, const float* x, int64_t x_stride, const float* w, int64_t w_stride,
-                                     int64_t cols, bool first, float* lanes) {
+                                     int64_t cols, bool first, float* lanes, const float* ahead) {
   if (rows >= 3) {
-    multiply_tile<tokens, 3>(x, x_stride, w, w_stride, cols, first, lanes);
+    multiply_tile<tokens, 3>(x, x_stride, w, w_stride, cols, first, lanes, ahead);
   } else if (rows == 2) {
-    multiply_tile<tokens, 2>(x, x_stride, w, w_stride, cols, first, lanes);
+    multiply_tile<tokens, 2>(x, x_stride, w, w_stride, cols, first, lanes, ahead);
   } else {
-    multiply_tile<tokens, 1>(x, x_stride, w, w_stride, cols, first, lanes);
+    multiply_tile<tokens, 1>(x, x_stride, w, w_stride, cols, first, lanes, ahead);
   }
 }
 
@@ -257,13 +259,15 @@ MLXLM_INLINE void multiply_panel(const PanelScratch& panel, const float* x, int6
       const float* w = panel.weights + r * panel.stride + k;
       float* lanes = panel.lanes + r * 16;
       int64_t t = 0;
+      const float* ahead = w + kTileRows * panel.stride;  // the next rows, one for each of the first three tiles
       for (; t + kTileTokens <= tokens; t += kTileTokens) {
         multiply_tile_rows<kTileTokens>(rows - r, panel.tokens + t * stride, stride, w, panel.stride, width, k == 0,
-                                        lanes + t * kPanelRows * 16);
+                                        lanes + t * kPanelRows * 16, ahead);
+        ahead += t < 2 * kTileTokens ? panel.stride : 0;
       }
       if (t < tokens) {
         multiply_tile_rows<1>(rows - r, panel.tokens + t * stride, stride, w, panel.stride, width, k == 0,
-                              lanes + t * kPanelRows * 16);
+                              lanes + t * kPanelRows * 16, ahead);
       }
     }
   }
