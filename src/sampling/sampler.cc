@@ -36,17 +36,17 @@ void check_sampler_options(const SamplerOptions& o, int64_t vocab_size) {
 }
 
 Sampler::Sampler(const SamplerOptions& options, uint64_t seed, const Kernels& kernels)
-    : options_(options), seed_(seed), kernels_(kernels) {}
+    : options_(options), seed_(seed), kernels_(&kernels) {}
 
 Choice Sampler::sample(std::span<const float> logits, int64_t position) {
   const auto n = static_cast<int64_t>(logits.size());
-  const auto best = static_cast<int32_t>(kernels_.argmax(logits.data(), n));
+  const auto best = static_cast<int32_t>(kernels_->argmax(logits.data(), n));
   if (best < 0) {
     throw_invalid("the logits for position {} hold NaN or +inf, or are all -inf: nothing can be sampled from them. The "
                   "weights may be damaged, or a value overflowed",
                   position);
   }
-  log_normalizer_ = kernels_.log_sum_exp(logits.data(), n);
+  log_normalizer_ = kernels_->log_sum_exp(logits.data(), n);
   int32_t token = best;
   if (options_.temp > 0) {
     const bool nucleus = options_.top_p > 0 && options_.top_p < 1;

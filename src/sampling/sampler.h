@@ -43,7 +43,7 @@ class Sampler {
 
   SamplerOptions options_;
   uint64_t seed_;
-  const Kernels& kernels_;
+  const Kernels* kernels_;
   float log_normalizer_ = 0;
   std::vector<Candidate> candidates_;  // most likely first, lower id first among equals
 };

@@ -177,7 +177,7 @@ TEST_P(Reproducibility, ReusedBlocksShowNothingOfTheirPast) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Reproducibility, testing::ValuesIn(kCases),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& tested) { return std::string(tested.param.name); });
 
 }  // namespace
 }  // namespace mlxlm

@@ -39,6 +39,12 @@ MLXLM_INLINE void with_element(DType dtype, Function f) {
   }
 }
 
+/// One value of dtype, which is f32, f16 or bf16.
+MLXLM_INLINE float load_one(DType dtype, const void* p) {
+  if (dtype == DType::f16) return F16Element::load_one(p);
+  if (dtype == DType::bf16) return BF16Element::load_one(p);
+  return F32Element::load_one(p);
+}
 MLXLM_INLINE int64_t element_size(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
 MLXLM_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 MLXLM_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }

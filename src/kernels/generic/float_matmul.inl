@@ -24,20 +24,21 @@ struct DenseRow {
   MLXLM_INLINE void prefetch(int64_t k) const { __builtin_prefetch(data + k * Element::kSize); }
 };
 
-template <int bits, class Element>
+template <int bits>
 struct AffineRow {
   const std::byte* data;
   const std::byte* scales;
   const std::byte* biases;
   int group_shift;
+  DType dtype;  ///< of scales and biases: looked at once per group, so that it need not multiply the variants
 
   struct Group {
     F8 scale, bias;
   };
   /// For weights k … k + 31; k is a multiple of 32.
   MLXLM_INLINE Group group(int64_t k) const {
-    const int64_t offset = (k >> group_shift) * Element::kSize;
-    return {splat(Element::load_one(scales + offset)), splat(Element::load_one(biases + offset))};
+    const int64_t offset = (k >> group_shift) * element_size(dtype);
+    return {splat(load_one(dtype, scales + offset)), splat(load_one(dtype, biases + offset))};
   }
   MLXLM_INLINE F8 at(int64_t k, Group g) const { return fma(load_codes<bits>(data + k / 8 * bits), g.scale, g.bias); }
   MLXLM_INLINE F8 some(int64_t, int64_t) const { return splat(0); }  // rows are multiples of 32
@@ -50,38 +51,35 @@ struct DenseRows {
   MLXLM_INLINE DenseRow<Element> operator[](int64_t row) const { return {w.data + row * w.cols * Element::kSize}; }
 };
 
-template <int bits, class Element>
+template <int bits>
 struct AffineRows {
   const Matrix& w;
-  MLXLM_INLINE AffineRow<bits, Element> operator[](int64_t row) const {
+  MLXLM_INLINE AffineRow<bits> operator[](int64_t row) const {
     const int shift = w.group_size == 32 ? 5 : w.group_size == 64 ? 6 : 7;
-    const int64_t offset = row * (w.cols >> shift) * Element::kSize;
-    return {w.data + row * (w.cols / 8 * bits), w.scales + offset, w.biases + offset, shift};
+    const int64_t offset = row * (w.cols >> shift) * element_size(w.dtype);
+    return {w.data + row * (w.cols / 8 * bits), w.scales + offset, w.biases + offset, shift, w.dtype};
   }
 };
 
 /// Calls f with the rows of the matrix's format.
 template <class Function>
 MLXLM_INLINE void with_rows(const Matrix& w, Function f) {
-  with_element(w.dtype, [&](auto element) {
-    using Element = decltype(element);
-    switch (w.bits) {
-      case 0:
-        return f(DenseRows<Element>{w});
-      case 2:
-        return f(AffineRows<2, Element>{w});
-      case 3:
-        return f(AffineRows<3, Element>{w});
-      case 4:
-        return f(AffineRows<4, Element>{w});
-      case 5:
-        return f(AffineRows<5, Element>{w});
-      case 6:
-        return f(AffineRows<6, Element>{w});
-      default:
-        return f(AffineRows<8, Element>{w});
-    }
-  });
+  switch (w.bits) {
+    case 0:
+      return with_element(w.dtype, [&](auto element) { f(DenseRows<decltype(element)>{w}); });
+    case 2:
+      return f(AffineRows<2>{w});
+    case 3:
+      return f(AffineRows<3>{w});
+    case 4:
+      return f(AffineRows<4>{w});
+    case 5:
+      return f(AffineRows<5>{w});
+    case 6:
+      return f(AffineRows<6>{w});
+    default:
+      return f(AffineRows<8>{w});
+  }
 }
 
 /// Weights [first, last) of a row, first a multiple of 32, to out.
