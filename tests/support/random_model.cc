@@ -96,7 +96,40 @@ class Writer {
 
 }  // namespace
 
-std::shared_ptr<const io::ModelFolder> make_random_model(const RandomModelOptions& options) {
+namespace {
+
+// GPT-2's printable stand-in for every byte, as UTF-8.
+std::string byte_character(int byte) {
+  static const std::vector<int> table = [] {
+    std::vector<int> characters(256);
+    int next = 256;
+    for (int b = 0; b < 256; ++b) {
+      const bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+      characters[static_cast<size_t>(b)] = printable ? b : next++;
+    }
+    return characters;
+  }();
+  const int c = table[static_cast<size_t>(byte)];
+  if (c < 0x80) return {static_cast<char>(c)};
+  return {static_cast<char>(0xc0 | c >> 6), static_cast<char>(0x80 | (c & 0x3f))};
+}
+
+void write_byte_tokenizer(const fs::path& folder) {
+  io::Json vocab = io::Json::object();
+  for (int byte = 0; byte < 256; ++byte) vocab[byte_character(byte)] = byte;
+  const io::Json byte_level = {
+      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  const io::Json tokenizer = {{"version", "1.0"},
+                              {"added_tokens", io::Json::array()},
+                              {"pre_tokenizer", byte_level},
+                              {"decoder", byte_level},
+                              {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", io::Json::array()}}}};
+  io::write_text_file((folder / "tokenizer.json").string(), tokenizer.dump());
+  io::write_text_file((folder / "tokenizer_config.json").string(),
+                      R"({"chat_template": "{% for m in messages %}{{ m['content'] }}{% endfor %}"})");
+}
+
+std::string write_folder(const RandomModelOptions& options) {
   io::ModelFolder empty;
   empty.config = options.config;
   const nn::ModelSpec spec = models::build_spec(empty);
@@ -118,9 +151,22 @@ std::shared_ptr<const io::ModelFolder> make_random_model(const RandomModelOption
   std::string pattern = (fs::temp_directory_path() / "mlxlm-test-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed for " + pattern);
   writer.finish(options.config, pattern);
-  auto folder = io::open_model_folder(pattern);
-  fs::remove_all(pattern);  // the mapped file lives on
+  return pattern;
+}
+
+}  // namespace
+
+std::shared_ptr<const io::ModelFolder> make_random_model(const RandomModelOptions& options) {
+  const std::string path = write_folder(options);
+  auto folder = io::open_model_folder(path);
+  fs::remove_all(path);  // the mapped file lives on
   return folder;
+}
+
+std::string write_random_model(const RandomModelOptions& options) {
+  const std::string path = write_folder(options);
+  write_byte_tokenizer(path);
+  return path;
 }
 
 io::Json tiny_config(const std::string& model_type) {
