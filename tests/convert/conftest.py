@@ -20,7 +20,7 @@ def program():
 def convert(program):
     """convert(gguf, folder): the finished process; convert.fails(…) asserts failure and returns its message."""
     def run(gguf, folder, check=True):
-        process = subprocess.run([program, "convert", str(gguf), "--mlx-path", str(folder)], capture_output=True, text=True)
+        process = subprocess.run([program, "convert", "--gguf", str(gguf), "--mlx-path", str(folder)], capture_output=True, text=True)
         assert not check or process.returncode == 0, process.stderr
         return process
 
