@@ -43,7 +43,7 @@ def prepare():
 def speed(settings):
     best = {}
     for flash_attention in (0, 1):
-        command = [environment().PYTHON, __file__, settings.gguf, settings.threads, settings.prefill, settings.decode,
+        command = [environment().PYTHON, "-I", __file__, settings.gguf, settings.threads, settings.prefill, settings.decode,
                    settings.depth, flash_attention]
         result = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True)
         for key, value in json.loads(result.stdout).items():

@@ -84,10 +84,10 @@ def test_greedy_tokens_and_logits_are_the_references(demo_folder, record_propert
 def negative_log_likelihood(folder, windows, precision):
     total, count = 0.0, 0
     for ids in windows:
-        rows = ours.logits(folder, ids, precision=precision)[:-1].astype(np.float64)
-        rows -= rows.max(-1, keepdims=True)
-        logprobs = rows - np.log(np.exp(rows).sum(-1, keepdims=True))
-        total -= logprobs[np.arange(len(ids) - 1), ids[1:]].sum()
+        rows = ours.logits(folder, ids, precision=precision)[:-1]
+        largest = rows.max(-1, keepdims=True)
+        normalizer = largest[:, 0] + np.log(np.exp(rows - largest).sum(-1, dtype=np.float64))
+        total += (normalizer - rows[np.arange(len(ids) - 1), ids[1:]]).sum()
         count += len(ids) - 1
     return total / count
 
