@@ -23,17 +23,18 @@ enum class Precision {
 struct LoadOptions {
   Precision precision = Precision::fast;
   int threads = 0;  ///< 0: one per core this process may use
-  std::string isa{}; ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
+  std::string
+      isa{};  ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
 };
 
 /// Facts about a loaded model, for people and for planning memory.
 struct ModelInfo {
   std::string path;
   std::string model_type;
-  int64_t parameters = 0;         ///< logical weights, a quantised weight counting as one
-  int64_t weight_bytes = 0;       ///< bytes of the tensors in use
-  int64_t bytes_per_token = 0;    ///< weight bytes read for one decoded token (embedding rows aside)
-  int64_t macs_per_token = 0;     ///< multiply-adds of the matrix products for one token with logits
+  int64_t parameters = 0;       ///< logical weights, a quantised weight counting as one
+  int64_t weight_bytes = 0;     ///< bytes of the tensors in use
+  int64_t bytes_per_token = 0;  ///< weight bytes read for one decoded token (embedding rows aside)
+  int64_t macs_per_token = 0;   ///< multiply-adds of the matrix products for one token with logits
   double bits_per_weight = 0;
   int64_t n_layers = 0;
   int64_t hidden_size = 0;
@@ -41,9 +42,9 @@ struct ModelInfo {
   int64_t n_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t vocab_size = 0;
-  int64_t max_context = 0;        ///< max_position_embeddings; 0: the config does not say
-  std::string quantization;       ///< e.g. "4-bit group 32", "float16", "mixed: 4-bit group 32, 8-bit group 32"
-  std::string kernels;            ///< instruction set in use
+  int64_t max_context = 0;   ///< max_position_embeddings; 0: the config does not say
+  std::string quantization;  ///< e.g. "4-bit group 32", "float16", "mixed: 4-bit group 32, 8-bit group 32"
+  std::string kernels;       ///< instruction set in use
   int threads = 0;
   Precision precision = Precision::fast;
 };

@@ -23,12 +23,13 @@ struct Message {
 
 /// Options of apply_chat_template. JSON texts are empty for "none".
 struct ChatTemplateOptions {
-  bool add_generation_prompt = true;    ///< append the opening marker of the assistant's turn
-  bool continue_final_message = false;  ///< leave the last message open, to be continued; excludes add_generation_prompt
-  std::string tools_json{};               ///< JSON array of tool definitions
-  std::string documents_json{};           ///< JSON array of documents
-  std::string variables_json{};           ///< JSON object of further template variables, e.g. {"enable_thinking": false}
-  std::string chat_template{};            ///< template text to use instead of the model's own
+  bool add_generation_prompt = true;  ///< append the opening marker of the assistant's turn
+  bool continue_final_message =
+      false;                     ///< leave the last message open, to be continued; excludes add_generation_prompt
+  std::string tools_json{};      ///< JSON array of tool definitions
+  std::string documents_json{};  ///< JSON array of documents
+  std::string variables_json{};  ///< JSON object of further template variables, e.g. {"enable_thinking": false}
+  std::string chat_template{};   ///< template text to use instead of the model's own
 };
 
 /// A model folder's tokenizer. A cheap shared handle: copies share one immutable object, safe to use from many threads.
@@ -54,12 +55,12 @@ class Tokenizer {
   std::string render_chat_template_json(std::string_view messages_json, const ChatTemplateOptions& options = {}) const;
 
   bool has_chat_template() const;
-  int32_t vocab_size() const;                                    ///< ids are in [0, vocab_size), added tokens included
+  int32_t vocab_size() const;  ///< ids are in [0, vocab_size), added tokens included
   std::optional<int32_t> token_to_id(std::string_view token) const;
   std::optional<std::string> id_to_token(int32_t id) const;
   std::optional<int32_t> bos_token_id() const;
-  const std::vector<int32_t>& eos_token_ids() const;             ///< of the tokenizer's own config, sorted
-  bool has_thinking() const;                                     ///< the vocabulary has think markers
+  const std::vector<int32_t>& eos_token_ids() const;  ///< of the tokenizer's own config, sorted
+  bool has_thinking() const;                          ///< the vocabulary has think markers
 
   const text::TokenizerImpl& impl() const { return *impl_; }
   explicit Tokenizer(std::shared_ptr<const text::TokenizerImpl> impl) : impl_(std::move(impl)) {}

@@ -53,7 +53,8 @@ MlxlmStatus mlxlm_tokenizer_encode(const MlxlmTokenizer* tokenizer, const char* 
 /* The crate's own decoding of all ids at once. Unknown ids are left out. */
 MlxlmStatus mlxlm_tokenizer_decode(const MlxlmTokenizer* tokenizer, const uint32_t* ids, size_t n_ids,
                                    int skip_special_tokens, MlxlmString* out, MlxlmString* error);
-/* Copies at most `capacity` bytes of the token's vocabulary text and returns its full length, or -1 for an unknown id. */
+/* Copies at most `capacity` bytes of the token's vocabulary text and returns its full length, or -1 for an unknown id.
+ */
 int64_t mlxlm_tokenizer_id_to_token(const MlxlmTokenizer* tokenizer, uint32_t id, char* buffer, size_t capacity);
 /* The id, or -1 when the vocabulary has no such token. */
 int64_t mlxlm_tokenizer_token_to_id(const MlxlmTokenizer* tokenizer, const char* token, size_t size);

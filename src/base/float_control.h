@@ -5,8 +5,8 @@
 
 namespace mlxlm {
 
-/// Sets the standard mode for this thread and restores the caller's on destruction. Every public entry that computes, and
-/// every worker thread, holds one, so an embedding program's -ffast-math start-up code cannot change results.
+/// Sets the standard mode for this thread and restores the caller's on destruction. Every public entry that computes,
+/// and every worker thread, holds one, so an embedding program's -ffast-math start-up code cannot change results.
 class FloatControl {
  public:
   FloatControl();

@@ -1,6 +1,7 @@
 // Counter-based random numbers: Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3").
 //
-// A draw is a pure function of (seed, position, purpose, index): nothing to share between threads, nothing to roll back.
+// A draw is a pure function of (seed, position, purpose, index): nothing to share between threads, nothing to roll
+// back.
 #pragma once
 
 #include <array>

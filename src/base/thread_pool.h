@@ -1,4 +1,5 @@
-// A pool of threads for short parallel regions: a region starts in well under a microsecond while the workers are awake.
+// A pool of threads for short parallel regions: a region starts in well under a microsecond while the workers are
+// awake.
 #pragma once
 
 #include <atomic>
@@ -34,8 +35,8 @@ class ThreadPool {
     run_erased([](void* context, int thread) { (*static_cast<Body*>(context))(thread); }, &body);
   }
 
-  /// Splits [0, n) into one contiguous range per thread, cut at multiples of `align`, and calls body(lo, hi, thread) for
-  /// the non-empty ones. Contiguous halves beat dynamic chunks for memory-bound work: each chunk starts cold.
+  /// Splits [0, n) into one contiguous range per thread, cut at multiples of `align`, and calls body(lo, hi, thread)
+  /// for the non-empty ones. Contiguous halves beat dynamic chunks for memory-bound work: each chunk starts cold.
   template <typename F>
   void ranges(int64_t n, int64_t align, F&& body) {
     const int64_t units = (n + align - 1) / align;
@@ -68,9 +69,9 @@ class ThreadPool {
   void* context_ = nullptr;
   std::mutex error_mutex_;
   std::exception_ptr error_;
-  alignas(64) std::atomic<uint32_t> epoch_{0};     // a new value starts a region
-  alignas(64) std::atomic<int> sleepers_{0};       // workers that wait on epoch_ in the kernel
-  alignas(64) std::atomic<int> running_{0};        // workers that have not finished the region
+  alignas(64) std::atomic<uint32_t> epoch_{0};  // a new value starts a region
+  alignas(64) std::atomic<int> sleepers_{0};    // workers that wait on epoch_ in the kernel
+  alignas(64) std::atomic<int> running_{0};     // workers that have not finished the region
   std::atomic<bool> stop_{false};
 };
 

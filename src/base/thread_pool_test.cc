@@ -43,7 +43,10 @@ TEST_P(ThreadPoolSizes, ManyRegionsInARowAndAfterSleep) {
 TEST_P(ThreadPoolSizes, AnExceptionReachesTheCallerAndThePoolGoesOn) {
   ThreadPool pool(GetParam());
   const int last = GetParam() - 1;
-  EXPECT_THROW(pool.run([&](int thread) { if (thread == last) throw std::runtime_error("x"); }), std::runtime_error);
+  EXPECT_THROW(pool.run([&](int thread) {
+    if (thread == last) throw std::runtime_error("x");
+  }),
+               std::runtime_error);
   std::atomic<int> calls{0};
   pool.run([&](int) { ++calls; });
   EXPECT_EQ(calls, GetParam());

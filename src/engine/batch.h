@@ -13,16 +13,16 @@ namespace mlxlm::engine {
 
 /// What a sequence of a batch brings.
 struct SequenceRequest {
-  nn::KvSequence* kv = nullptr;   ///< where it continues; must outlive its stay in the batch
-  std::vector<int32_t> tokens;    ///< not yet in kv; not empty
-  SamplerOptions sampler{};       ///< checked with check_sampler_options
+  nn::KvSequence* kv = nullptr;  ///< where it continues; must outlive its stay in the batch
+  std::vector<int32_t> tokens;   ///< not yet in kv; not empty
+  SamplerOptions sampler{};      ///< checked with check_sampler_options
   uint64_t seed = 0;
-  int64_t prefill_step_size = 2048;                                  ///< tokens of one sequence in one pass
+  int64_t prefill_step_size = 2048;                                    ///< tokens of one sequence in one pass
   std::function<void(int64_t done, int64_t total)> prompt_progress{};  ///< over `tokens`; may be empty
 };
 
-/// Continuous batching: prompts are fed in chunks beside the decoding of others. A sequence's tokens do not depend on its
-/// neighbours. Not thread-safe.
+/// Continuous batching: prompts are fed in chunks beside the decoding of others. A sequence's tokens do not depend on
+/// its neighbours. Not thread-safe.
 class Batch {
  public:
   using Id = int64_t;
@@ -42,7 +42,8 @@ class Batch {
     std::span<const float> logits;  ///< [vocab], valid until the next step
   };
   /// One forward pass over all sequences: the next chunk of those with tokens left, the newest token of the others.
-  /// Returns a sampled token for each sequence whose tokens are all fed, in order of joining; it is fed by the next step.
+  /// Returns a sampled token for each sequence whose tokens are all fed, in order of joining; it is fed by the next
+  /// step.
   std::vector<Result> step();
 
  private:
@@ -50,7 +51,7 @@ class Batch {
     Id id;
     SequenceRequest request;
     sampling::Sampler sampler;
-    size_t fed = 0;        // of request.tokens
+    size_t fed = 0;         // of request.tokens
     bool in_prompt = true;  // false once a token has been sampled
   };
 

@@ -34,7 +34,8 @@ void check_options(const Model& model, const std::vector<int32_t>& prompt, const
   for (const auto* ids : {&prompt, &options.extra_eos_token_ids}) {
     for (const int32_t id : *ids) {
       if (id < 0 || id >= vocab) {
-        throw_invalid("{}: expected ids in [0, {}), got {}", ids == &prompt ? "prompt" : "extra_eos_token_ids", vocab, id);
+        throw_invalid("{}: expected ids in [0, {}), got {}", ids == &prompt ? "prompt" : "extra_eos_token_ids", vocab,
+                      id);
       }
     }
   }
@@ -85,10 +86,15 @@ struct TokenStream::State {
 
 TokenStream::State::State(const Model& model, const Tokenizer& tokenizer, std::vector<int32_t> prompt,
                           const GenerateOptions& options)
-    : options_(options), model_(model), tokenizer_(tokenizer),
+    : options_(options),
+      model_(model),
+      tokenizer_(tokenizer),
       own_cache_(options.prompt_cache != nullptr ? nullptr : std::make_unique<PromptCache>(model)),
-      cache_(&(own_cache_ ? *own_cache_ : *options.prompt_cache).state()), batch_(model.impl().executor()),
-      detokenizer_(tokenizer_), stops_(options.stop), start_(Clock::now()) {
+      cache_(&(own_cache_ ? *own_cache_ : *options.prompt_cache).state()),
+      batch_(model.impl().executor()),
+      detokenizer_(tokenizer_),
+      stops_(options.stop),
+      start_(Clock::now()) {
   response.seed = options.seed ? *options.seed : random_seed();
   response.prompt_tokens = static_cast<int64_t>(prompt.size());
   cache_->tokens.insert(cache_->tokens.end(), prompt.begin(), prompt.end());

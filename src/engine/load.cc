@@ -73,8 +73,8 @@ Loaded load(const std::string& path, const LoadOptions& options) {
   const nn::ModelSpec spec = models::build_spec(*folder);
   auto executor = std::make_unique<nn::Executor>(
       spec, nn::bind_weights(folder, spec),
-      nn::ExecutorOptions{.exact = options.precision == Precision::exact, .threads = options.threads,
-                          .isa = options.isa});
+      nn::ExecutorOptions{
+          .exact = options.precision == Precision::exact, .threads = options.threads, .isa = options.isa});
   ModelInfo info = describe(*folder, *executor, options.precision);
   Tokenizer ready = tokenizer.get();
   std::vector<int32_t> eos = union_of_eos(*folder, ready);

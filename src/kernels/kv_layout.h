@@ -18,8 +18,8 @@ inline constexpr int64_t kAttentionPartition = 256;
 /// One layer's part of a block: for each KV head, K [head_dim][64 tokens] and then V [64 tokens][value_dim].
 struct KvLayout {
   int64_t n_kv_heads = 0;
-  int64_t head_dim = 0;   ///< of keys; a multiple of 8
-  int64_t value_dim = 0;  ///< a multiple of 8
+  int64_t head_dim = 0;      ///< of keys; a multiple of 8
+  int64_t value_dim = 0;     ///< a multiple of 8
   DType dtype = DType::f32;  ///< f32, f16 or bf16
 
   int64_t key_bytes() const { return head_dim * kKvBlockTokens * static_cast<int64_t>(dtype_size(dtype)); }

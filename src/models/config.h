@@ -18,10 +18,10 @@ class Config {
 
   const io::Json& json() const { return json_; }
   const std::string& where() const { return where_; }  ///< "DIR/config.json", for messages
-  const io::Json* find(const char* key) const;          ///< null when absent
+  const io::Json* find(const char* key) const;         ///< null when absent
 
-  int64_t positive(const char* key) const;                           ///< required, ≥ 1
-  int64_t positive(const char* key, int64_t otherwise) const;        ///< ≥ 1 when present
+  int64_t positive(const char* key) const;                     ///< required, ≥ 1
+  int64_t positive(const char* key, int64_t otherwise) const;  ///< ≥ 1 when present
   double number(const char* key, double otherwise) const;
   double positive_number(const char* key, double otherwise) const;
   bool boolean(const char* key, bool otherwise) const;

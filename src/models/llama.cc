@@ -5,7 +5,8 @@
 namespace mlxlm::models {
 namespace {
 
-// sliding_window counts only where layer_types says so, as in the reference: Mistral's config sets it and it is ignored.
+// sliding_window counts only where layer_types says so, as in the reference: Mistral's config sets it and it is
+// ignored.
 int64_t window_of_layer(const Config& config, const std::vector<std::string>& types, size_t index) {
   const std::string& type = types[index];
   if (type == "sliding_attention") return config.positive("sliding_window");

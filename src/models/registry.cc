@@ -7,12 +7,8 @@ namespace mlxlm::models {
 namespace {
 
 constexpr ModelType kModelTypes[] = {
-    {"gemma3_text", gemma3_text},
-    {"iquestcoder", llama},
-    {"llama", llama},
-    {"mistral", llama},
-    {"qwen2", qwen2},
-    {"qwen3", qwen3},
+    {"gemma3_text", gemma3_text}, {"iquestcoder", llama}, {"llama", llama},
+    {"mistral", llama},           {"qwen2", qwen2},       {"qwen3", qwen3},
 };
 
 void check_attention(const Config& config, const nn::ModelSpec& spec) {

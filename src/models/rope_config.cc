@@ -55,8 +55,8 @@ double yarn_magnitude(double factor, double mscale) {
   return factor <= 1 ? 1.0 : 0.1 * mscale * fixed_log(factor) + 1.0;
 }
 
-// Dimensions that turn more than beta_fast times in the original context keep their frequency, those that turn less than
-// beta_slow times are divided by factor, with a linear ramp between.
+// Dimensions that turn more than beta_fast times in the original context keep their frequency, those that turn less
+// than beta_slow times are divided by factor, with a linear ramp between.
 void scale_yarn(const Scaling& s, RopeSpec& rope) {
   const double factor = s.section.positive_number("factor", 0);
   const double original = s.section.positive_number("original_max_position_embeddings", 4096);

@@ -33,8 +33,8 @@ class AttentionPlan {
   void build(const KvPool& pool, size_t group, std::span<const SpanPlace> places, int64_t n_rep);
 
   struct Layer {
-    const float* q = nullptr;   ///< [tokens, n_heads · head_dim], scaled and rotated
-    float* out = nullptr;       ///< [tokens, n_heads · value_dim]
+    const float* q = nullptr;  ///< [tokens, n_heads · head_dim], scaled and rotated
+    float* out = nullptr;      ///< [tokens, n_heads · value_dim]
     int64_t index_in_group = 0;
     float softcap = 0;
   };

@@ -32,11 +32,11 @@ struct Executor::Workspace {
     const RopeSpec* rope = nullptr;
     AlignedBuffer<float> cos, sin;  // [T, half]
   };
-  std::vector<Angles> angles;          // one per distinct rope
+  std::vector<Angles> angles;  // one per distinct rope
   std::vector<size_t> angles_of_layer;
-  std::vector<AttentionPlan> plans;    // one per cache group
+  std::vector<AttentionPlan> plans;  // one per cache group
   std::vector<SpanPlace> places;
-  std::vector<int64_t> positions;      // [T]
+  std::vector<int64_t> positions;  // [T]
   std::unique_ptr<ProductRunner> products;
 };
 
@@ -44,7 +44,10 @@ struct Executor::Workspace {
 class Executor::Pass {
  public:
   Pass(Executor& executor, std::span<const Span> spans)
-      : e_(executor), spans_(spans), ws_(*executor.workspace_), kernels_(executor.kernels_),
+      : e_(executor),
+        spans_(spans),
+        ws_(*executor.workspace_),
+        kernels_(executor.kernels_),
         hidden_(executor.spec_.hidden_size) {
     place_spans();
     reserve();
@@ -226,11 +229,15 @@ void Executor::Pass::head(std::vector<float>& logits) {
 }
 
 Executor::Executor(ModelSpec spec, Weights weights, const ExecutorOptions& options)
-    : spec_(std::move(spec)), weights_(std::move(weights)), kernels_(select_kernels(options.isa)),
+    : spec_(std::move(spec)),
+      weights_(std::move(weights)),
+      kernels_(select_kernels(options.isa)),
       exact_(options.exact),
       kv_pool_(std::make_shared<KvPool>(make_kv_groups(spec_, kv_type(options.exact, weights_.float_type)),
                                         options.kv_bytes)),
-      group_of_layer_(spec_.layers.size()), index_in_group_(spec_.layers.size()), pool_(options.threads),
+      group_of_layer_(spec_.layers.size()),
+      index_in_group_(spec_.layers.size()),
+      pool_(options.threads),
       workspace_(std::make_unique<Workspace>()) {
   const auto& groups = kv_pool_->groups();
   for (size_t g = 0; g < groups.size(); ++g) {

@@ -16,16 +16,17 @@
 namespace mlxlm::nn {
 
 struct ExecutorOptions {
-  bool exact = false;     ///< float32 activations and KV instead of int8 activations and 16-bit KV
-  int threads = 0;        ///< 0: one per usable core
-  std::string isa{};      ///< kernel set; empty: the best
-  int64_t kv_bytes = 0;   ///< budget of all keys and values; 0: what the system gives
+  bool exact = false;    ///< float32 activations and KV instead of int8 activations and 16-bit KV
+  int threads = 0;       ///< 0: one per usable core
+  std::string isa{};     ///< kernel set; empty: the best
+  int64_t kv_bytes = 0;  ///< budget of all keys and values; 0: what the system gives
 };
 
 /// Which rows of a span's logits are wanted.
 enum class Rows : uint8_t { none, last, all };
 
-/// Consecutive tokens of one sequence, placed after what the sequence holds. A sequence is in at most one span of a pass.
+/// Consecutive tokens of one sequence, placed after what the sequence holds. A sequence is in at most one span of a
+/// pass.
 struct Span {
   KvSequence* sequence = nullptr;
   std::span<const int32_t> tokens;
@@ -39,8 +40,8 @@ class Executor {
   Executor(ModelSpec spec, Weights weights, const ExecutorOptions& options);
   ~Executor();
 
-  /// One pass over all spans, without padding. `logits` becomes [rows wanted in span order, vocab_size]. Token ids must be
-  /// in [0, vocab_size). On an exception the sequences are as before.
+  /// One pass over all spans, without padding. `logits` becomes [rows wanted in span order, vocab_size]. Token ids must
+  /// be in [0, vocab_size). On an exception the sequences are as before.
   void forward(std::span<const Span> spans, std::vector<float>& logits);
 
   KvSequence new_sequence() const { return KvSequence(kv_pool_); }

@@ -53,8 +53,9 @@ KvPool::BlockId KvPool::allocate(size_t group) {
   Pool& pool = pools_[group];
   const int64_t bytes = groups_[group].block_bytes();
   if (byte_budget_ > 0 && bytes_in_use_ + bytes > byte_budget_) {
-    throw_invalid("the KV budget of {} bytes is spent ({} in use, {} more needed); shorten the prompt or raise the budget",
-                  byte_budget_, bytes_in_use_, bytes);
+    throw_invalid(
+        "the KV budget of {} bytes is spent ({} in use, {} more needed); shorten the prompt or raise the budget",
+        byte_budget_, bytes_in_use_, bytes);
   }
   if (pool.free.empty()) {
     const auto aligned = static_cast<size_t>((bytes + 63) / 64 * 64);

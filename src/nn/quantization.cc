@@ -28,8 +28,10 @@ int read_choice(const Json& section, const char* key, int otherwise, const std::
 QuantizedFormat read_format(const Json& section, const std::string& where) {
   const auto mode = section.find("mode");
   if (mode != section.end() && !mode->is_null() && *mode != "affine") {
-    throw_error(ErrorKind::unsupported, "{}.mode: {} is not supported yet; supported: \"affine\". Convert the model with "
-                "affine quantisation", where, mode->dump());
+    throw_error(ErrorKind::unsupported,
+                "{}.mode: {} is not supported yet; supported: \"affine\". Convert the model with "
+                "affine quantisation",
+                where, mode->dump());
   }
   QuantizedFormat format;  // absent keys take the mode's defaults, as in the reference
   format.bits = read_choice(section, "bits", format.bits, kBits, where);
@@ -50,8 +52,10 @@ const Json* find_section(const Json& config) {
 std::optional<QuantizedFormat> Quantization::of_module(const std::string& path, bool has_scales) const {
   if (!present) {
     if (has_scales) {
-      throw_invalid("{}: '{}.scales' is in the weights but config.json has no \"quantization\" section that gives its "
-                    "group_size and bits", config_path, path);
+      throw_invalid(
+          "{}: '{}.scales' is in the weights but config.json has no \"quantization\" section that gives its "
+          "group_size and bits",
+          config_path, path);
     }
     return std::nullopt;
   }

@@ -21,8 +21,8 @@ class Quantization {
   /// (with the overall format) exactly when the checkpoint has its scales.
   std::optional<QuantizedFormat> of_module(const std::string& path, bool has_scales) const;
 
-  bool present = false;                                          ///< config.json has the section
-  std::string config_path;                                       ///< for messages
+  bool present = false;     ///< config.json has the section
+  std::string config_path;  ///< for messages
   QuantizedFormat overall;
   std::map<std::string, std::optional<QuantizedFormat>> modules;  ///< none: dense
 };

@@ -81,8 +81,8 @@ struct ModelSpec {
   float embedding_scale = 1;  ///< multiplies the embeddings
   std::vector<LayerSpec> layers;
   NormSpec final_norm;
-  LinearSpec head;            ///< an empty name: tied to the embedding
-  float logit_softcap = 0;    ///< 0: none
+  LinearSpec head;          ///< an empty name: tied to the embedding
+  float logit_softcap = 0;  ///< 0: none
   /// Tensors that checkpoints may carry and the model does not use, as name suffixes.
   std::vector<std::string> ignored_suffixes = {"rotary_emb.inv_freq"};
   /// The same as prefixes, e.g. "lm_head." of a tied model.

@@ -67,10 +67,11 @@ class Binder {
   const TensorView& require(const std::string& name, const std::vector<int64_t>& shape) {
     const TensorView* t = find(name);
     if (t == nullptr) {
-      throw_error(ErrorKind::invalid_value,
-                  "{}: tensor '{}' {} is missing; the {} model in config.json needs it. Is a weight file absent, or does "
-                  "config.json belong to another model?",
-                  folder_.path, name, shape_text(shape), spec_.model_type);
+      throw_error(
+          ErrorKind::invalid_value,
+          "{}: tensor '{}' {} is missing; the {} model in config.json needs it. Is a weight file absent, or does "
+          "config.json belong to another model?",
+          folder_.path, name, shape_text(shape), spec_.model_type);
     }
     if (t->shape != shape) {
       throw_invalid("{}: tensor '{}': expected shape {}, got {}; config.json and the weights do not belong together",
@@ -182,10 +183,11 @@ class Binder {
     }
     if (extra.empty()) return;
     const std::string& first = *extra.begin();
-    throw_invalid("{}: tensor '{}' {} is not part of the {} model that config.json describes{}; config.json and the "
-                  "weights do not belong together",
-                  folder_.file_of(*folder_.tensors.at(first)), first, shape_text(folder_.tensors.at(first)->shape),
-                  spec_.model_type, extra.size() > 1 ? fmt::format(" (nor are {} more)", extra.size() - 1) : "");
+    throw_invalid(
+        "{}: tensor '{}' {} is not part of the {} model that config.json describes{}; config.json and the "
+        "weights do not belong together",
+        folder_.file_of(*folder_.tensors.at(first)), first, shape_text(folder_.tensors.at(first)->shape),
+        spec_.model_type, extra.size() > 1 ? fmt::format(" (nor are {} more)", extra.size() - 1) : "");
   }
 
   void summarize() {

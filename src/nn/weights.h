@@ -41,7 +41,7 @@ struct Weights {
   int64_t bytes = 0;            ///< of the tensors in use
   int64_t bytes_per_token = 0;  ///< read for one decoded token: all but the embedding rows (a tied head counts)
   int64_t macs_per_token = 0;
-  std::string quantization;     ///< e.g. "4-bit group 32"
+  std::string quantization;       ///< e.g. "4-bit group 32"
   DType float_type = DType::f32;  ///< most common float type of the matrices: decides the KV type of `fast`
 };
 

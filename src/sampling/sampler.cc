@@ -10,8 +10,8 @@
 namespace mlxlm::sampling {
 namespace {
 
-// Tokens this far below the best in log-probability are e^-16 as likely: the first attempt at a nucleus leaves them out,
-// and only a very flat distribution needs the second.
+// Tokens this far below the best in log-probability are e^-16 as likely: the first attempt at a nucleus leaves them
+// out, and only a very flat distribution needs the second.
 constexpr float kNucleusDepth = 16.0f;
 
 bool more_likely(const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
@@ -42,9 +42,10 @@ Choice Sampler::sample(std::span<const float> logits, int64_t position) {
   const auto n = static_cast<int64_t>(logits.size());
   const auto best = static_cast<int32_t>(kernels_->argmax(logits.data(), n));
   if (best < 0) {
-    throw_invalid("the logits for position {} hold NaN or +inf, or are all -inf: nothing can be sampled from them. The "
-                  "weights may be damaged, or a value overflowed",
-                  position);
+    throw_invalid(
+        "the logits for position {} hold NaN or +inf, or are all -inf: nothing can be sampled from them. The "
+        "weights may be damaged, or a value overflowed",
+        position);
   }
   log_normalizer_ = kernels_->log_sum_exp(logits.data(), n);
   int32_t token = best;
@@ -125,7 +126,8 @@ int32_t Sampler::draw_candidates(int64_t position) const {
 int32_t Sampler::draw_all(std::span<const float> logits, int32_t best, int64_t position) const {
   const double temp = options_.temp;
   int32_t winner = best;
-  double best_score = static_cast<double>(logits[static_cast<size_t>(best)]) / temp + gumbel_noise(seed_, position, best);
+  double best_score =
+      static_cast<double>(logits[static_cast<size_t>(best)]) / temp + gumbel_noise(seed_, position, best);
   for (size_t i = 0; i < logits.size(); ++i) {
     const double scaled = static_cast<double>(logits[i]) / temp;
     if (scaled + kMaxGumbel < best_score) continue;

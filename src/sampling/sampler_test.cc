@@ -99,9 +99,14 @@ TEST(Sampler, BadLogitsAreAnError) {
 }
 
 TEST(Sampler, OptionsAreCheckedWithTheirRange) {
-  for (const SamplerOptions& bad :
-       {SamplerOptions{.temp = -1}, {.temp = NAN}, {.top_p = 1.5f}, {.top_p = -0.1f}, {.min_p = 2}, {.top_k = -1},
-        {.top_k = 4}, {.min_tokens_to_keep = 0}}) {
+  for (const SamplerOptions& bad : {SamplerOptions{.temp = -1},
+                                    {.temp = NAN},
+                                    {.top_p = 1.5f},
+                                    {.top_p = -0.1f},
+                                    {.min_p = 2},
+                                    {.top_k = -1},
+                                    {.top_k = 4},
+                                    {.min_tokens_to_keep = 0}}) {
     EXPECT_THROW(check_sampler_options(bad, 4), Error);
   }
 }

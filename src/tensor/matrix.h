@@ -11,9 +11,9 @@ namespace mlxlm {
 /// A weight matrix [rows, cols] (out features, in features), row-major, used in place.
 ///
 /// Dense (bits == 0): `data` holds f32, f16 or bf16 values.
-/// Affine (bits in {2,3,4,5,6,8}): each row of `data` is one little-endian bitstream of cols·bits/8 bytes, code i in bits
-/// [i·bits, (i+1)·bits), LSB first; `scales` and `biases` are [rows, cols/group_size] of `dtype`;
-/// weight = code · scale + bias. cols is a multiple of group_size, which is 32, 64 or 128.
+/// Affine (bits in {2,3,4,5,6,8}): each row of `data` is one little-endian bitstream of cols·bits/8 bytes, code i in
+/// bits [i·bits, (i+1)·bits), LSB first; `scales` and `biases` are [rows, cols/group_size] of `dtype`; weight = code ·
+/// scale + bias. cols is a multiple of group_size, which is 32, 64 or 128.
 struct Matrix {
   const std::byte* data = nullptr;
   const std::byte* scales = nullptr;
@@ -27,13 +27,9 @@ struct Matrix {
   bool quantized() const { return bits != 0; }
   int64_t groups() const { return quantized() ? cols / group_size : 0; }
   /// Bytes of one row of `data`.
-  int64_t row_bytes() const {
-    return quantized() ? cols * bits / 8 : cols * static_cast<int64_t>(dtype_size(dtype));
-  }
+  int64_t row_bytes() const { return quantized() ? cols * bits / 8 : cols * static_cast<int64_t>(dtype_size(dtype)); }
   /// Bytes of the whole matrix, scales and biases included.
-  int64_t bytes() const {
-    return rows * (row_bytes() + 2 * groups() * static_cast<int64_t>(dtype_size(dtype)));
-  }
+  int64_t bytes() const { return rows * (row_bytes() + 2 * groups() * static_cast<int64_t>(dtype_size(dtype))); }
 };
 
 }  // namespace mlxlm

@@ -19,8 +19,8 @@ constexpr std::string_view kVariables =
 
 void try_tokenizer(std::string_view json) {
   const mlxlm::text::HfTokenizer tokenizer(json, "fuzz/tokenizer.json");
-  const auto plan = mlxlm::text::make_decode_plan(
-      mlxlm::io::parse_json(tokenizer.decoder_json(), "fuzz/tokenizer.json: decoder"));
+  const auto plan =
+      mlxlm::text::make_decode_plan(mlxlm::io::parse_json(tokenizer.decoder_json(), "fuzz/tokenizer.json: decoder"));
   mlxlm::text::StreamingDetokenizer stream(tokenizer, plan);
   for (const int32_t id : tokenizer.encode("Hi \xc3\xa9  x\n", true)) stream.add_token(id);
   for (int32_t id = -1; id < 40; ++id) stream.add_token(id);

@@ -7,8 +7,8 @@
 
 #include "kernels/generic/macros.h"
 
-/// This set serves as the reference and for CPUs without any other: calls instead of inlined and unrolled loops keep its
-/// object small and its compilation short.
+/// This set serves as the reference and for CPUs without any other: calls instead of inlined and unrolled loops keep
+/// its object small and its compilation short.
 #define MLXLM_LANE_OP [[maybe_unused]] static __attribute__((noinline))
 #undef MLXLM_UNROLL
 #define MLXLM_UNROLL
