@@ -6,15 +6,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
-#include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "io/model_folder.h"
+#include "io/test_files.h"
 #include "mlxlm/error.h"
 
 namespace mlxlm {
@@ -24,38 +20,20 @@ constexpr std::array<const char*, 6> kNames = {
     "config.json",       "generation_config.json", "model.safetensors.index.json",
     "model.safetensors", "model-2.safetensors",    "other.safetensors"};
 
-class Files final : public io::FolderSource {
- public:
-  explicit Files(std::string_view input) {
-    while (input.size() >= 3) {
-      const auto byte = [&](size_t i) { return static_cast<unsigned char>(input[i]); };
-      const size_t length = byte(1) + 256u * byte(2);
-      files_[kNames[byte(0) % kNames.size()]] = input.substr(3, length);
-      input.remove_prefix(std::min(input.size(), 3 + length));
-    }
+std::map<std::string, std::string> files_of(std::string_view input) {
+  std::map<std::string, std::string> files;
+  while (input.size() >= 3) {
+    const auto byte = [&](size_t i) { return static_cast<unsigned char>(input[i]); };
+    const size_t length = byte(1) + 256u * byte(2);
+    files[kNames[byte(0) % kNames.size()]] = input.substr(3, length);
+    input.remove_prefix(std::min(input.size(), 3 + length));
   }
-  std::string path() const override { return "folder"; }
-  std::vector<std::string> list() const override {
-    std::vector<std::string> names;
-    for (const auto& [name, text] : files_) names.push_back(name);
-    return names;
-  }
-  std::optional<std::string> read_text(const std::string& name) const override {
-    const auto it = files_.find(name);
-    return it == files_.end() ? std::nullopt : std::optional(it->second);
-  }
-  std::shared_ptr<const io::MappedFile> map(const std::string& name) const override {
-    const std::string& text = files_.at(name);
-    return io::MappedFile::from_bytes("folder/" + name, std::as_bytes(std::span(text.data(), text.size())));
-  }
-
- private:
-  std::map<std::string, std::string> files_;
-};
+  return files;
+}
 
 int run(const uint8_t* data, size_t size) {
   try {
-    const Files files(std::string_view(reinterpret_cast<const char*>(data), size));
+    const io::FolderInMemory files(files_of(std::string_view(reinterpret_cast<const char*>(data), size)));
     const auto folder = io::open_model_folder(files);
     for (const auto& [name, tensor] : folder->tensors) {
       if (tensor->name != name || folder->file_of(*tensor) == folder->path) std::abort();
