@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/output.h"
@@ -63,7 +64,7 @@ constexpr CommandEntry kCommands[] = {
 std::string program_help() {
   std::string text =
       "mlxlm: run language models in MLX format on any CPU\n\nUsage: mlxlm COMMAND [OPTIONS]\n\nCommands:\n";
-  for (const CommandEntry& entry : kCommands) text += fmt::format("  {:10} {}\n", entry.name, entry.summary);
+  for (const CommandEntry& entry : kCommands) text += format_text("  {:10} {}\n", entry.name, entry.summary);
   text +=
       "\nOptions:\n  -h,--help  Show this help; 'mlxlm COMMAND --help' shows a command's options\n"
       "  --version  Show the version\n\n"
@@ -85,7 +86,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
 
 std::string hint(const std::string& word, std::span<const std::string> candidates) {
   const std::string near = suggest(word, candidates);
-  return near.empty() ? "" : fmt::format("; did you mean '{}'?", near);
+  return near.empty() ? "" : format_text("; did you mean '{}'?", near);
 }
 
 /// The message for words that no option took: the first that looks like an option, else the first.
@@ -95,13 +96,13 @@ std::string unknown_words(const CLI::App& app) {
       std::find_if(words.begin(), words.end(), [](const std::string& w) { return w.size() > 1 && w[0] == '-'; });
   if (word == words.end()) {
     const std::string first = words.empty() ? "" : words.front();
-    return fmt::format("unexpected argument '{}'; put a value with spaces in quotes", printable(first));
+    return format_text("unexpected argument '{}'; put a value with spaces in quotes", printable(first));
   }
   if (*word == "-qa" && app.get_option_no_throw("--quantize-activations") != nullptr) {
     return "-qa: activations are quantised by --precision fast (the default); leave it out";
   }
   const std::string name = word->substr(0, word->find('='));
-  return fmt::format("unknown option '{}'{}", printable(name), hint(name, option_names(app)));
+  return format_text("unknown option '{}'{}", printable(name), hint(name, option_names(app)));
 }
 
 /// "--name=" becomes "--name" and an empty value: CLI11 would take the next word for the value. The result is reversed,
@@ -129,7 +130,7 @@ std::vector<std::string> prepare(const CLI::App& app, std::span<const std::strin
 }
 
 int run_command(const CommandEntry& entry, std::span<const std::string> args) {
-  const std::string help_hint = fmt::format("; see 'mlxlm {} --help'", entry.name);
+  const std::string help_hint = format_text("; see 'mlxlm {} --help'", entry.name);
   const std::unique_ptr<Command> command = entry.create();
   CLI::App app(entry.summary, std::string("mlxlm ") + entry.name);
   app.set_help_flag("-h,--help", "Show this help");
@@ -164,7 +165,7 @@ int dispatch(std::span<const std::string> args) {
     return kExitOk;
   }
   if (name == "--version") {
-    write_out(fmt::format("mlxlm {}\n", version()));
+    write_out(format_text("mlxlm {}\n", version()));
     return kExitOk;
   }
   if (name == "help") {
@@ -176,7 +177,7 @@ int dispatch(std::span<const std::string> args) {
   }
   std::vector<std::string> known = {"--help", "--version"};
   for (const CommandEntry& entry : kCommands) known.emplace_back(entry.name);
-  throw UsageError(fmt::format("unknown {} '{}'{}; see 'mlxlm --help'", name.starts_with('-') ? "option" : "command",
+  throw UsageError(format_text("unknown {} '{}'{}; see 'mlxlm --help'", name.starts_with('-') ? "option" : "command",
                                printable(name), hint(name, known)));
 }
 

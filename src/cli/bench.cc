@@ -4,6 +4,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/memory.h"
 #include "cli/command.h"
 #include "cli/options.h"
@@ -143,7 +144,7 @@ int BenchCommand::run() {
   check_context(info);
   nn::Executor& executor = loaded.model.impl().executor();
   if (!json_) {
-    write_out(fmt::format("{}: {}, {}, {} threads, {} kernels, precision {}\n", info.path, info.model_type,
+    write_out(format_text("{}: {}, {}, {} threads, {} kernels, precision {}\n", info.path, info.model_type,
                           info.quantization, info.threads, info.kernels, model_.precision));
   }
   BenchRun warm_up;
@@ -154,7 +155,7 @@ int BenchCommand::run() {
     run.limits = measure_machine(info.threads, info.kernels);
     measure(executor, run);
     if (!json_) {
-      write_out(fmt::format("Run {}: prefill {:.1f} tokens/s, decode {:.1f} tokens/s, read {:.1f} GB/s\n", i + 1,
+      write_out(format_text("Run {}: prefill {:.1f} tokens/s, decode {:.1f} tokens/s, read {:.1f} GB/s\n", i + 1,
                             run.prefill_tps, run.decode_tps, run.limits.read_gb_per_s));
     }
   }
@@ -194,7 +195,7 @@ io::Json BenchCommand::to_json(const ModelInfo& info, const std::vector<BenchRun
 std::string BenchCommand::to_text(const ModelInfo& info, const io::Json& json) const {
   const auto value = [&json](const char* name) { return json[name].get<double>(); };
   const bool exact = info.precision == Precision::exact;
-  return fmt::format(
+  return format_text(
       "\nMedians of {} runs, {} sequence{} at depth {}\n"
       "  prefill {:9.1f} tokens/s  {:3.0f} % of the {:.0f} G multiply-adds/s in {}\n"
       "  decode  {:9.1f} tokens/s  {:3.0f} % of the limit: {} per token at {:.1f} GB/s\n"

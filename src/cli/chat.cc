@@ -1,5 +1,6 @@
 // mlxlm chat: a conversation in the terminal.
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/chat_session.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
@@ -83,7 +84,7 @@ int ChatCommand::converse(const Loaded& loaded) {
   Interrupts interrupts(SecondInterrupt::ignored);
   ChatSession session(loaded, system_prompt_, template_config_);
   LineInput input(interrupts.fd());
-  say(fmt::format("Chat with {}. /help shows the commands.\n", loaded.model.info().path));
+  say(format_text("Chat with {}. /help shows the commands.\n", loaded.model.info().path));
   std::string message;  // lines joined so far
   bool interrupted_before = false;
   while (true) {
@@ -125,7 +126,7 @@ ChatCommand::Next ChatCommand::handle_line(const Loaded& loaded, ChatSession& se
     session.reset();
     say("(new conversation)\n");
   } else if (line.starts_with('/')) {
-    write_err(fmt::format("mlxlm: error: unknown command '{}'; /help shows the commands\n", printable(line)));
+    write_err(format_text("mlxlm: error: unknown command '{}'; /help shows the commands\n", printable(line)));
   } else if (text::find_invalid_utf8(line)) {
     write_err("mlxlm: error: the message is not UTF-8 text; it was not sent\n");
   } else if (!line.empty()) {
@@ -151,7 +152,7 @@ void ChatCommand::answer(const Loaded& loaded, ChatSession& session, Interrupts&
     // The conversation goes on without this message; a full context, for example, can be reset.
     if (error.kind() == ErrorKind::io) throw;
     progress.clear();
-    write_err(fmt::format("mlxlm: error: {}\n", error.what()));
+    write_err(format_text("mlxlm: error: {}\n", error.what()));
   }
 }
 
@@ -192,10 +193,10 @@ GenerationRecord ChatCommand::stream_answer(const Loaded& loaded, ChatSession& s
 void ChatCommand::print_notes(const ChatSession& session, const GenerationRecord& record) const {
   const std::string reason = record.last.finish_reason.value_or("");
   if (reason == "cancelled") say("(stopped)\n");
-  if (reason == "length") say(fmt::format("(--max-tokens {} reached)\n", max_tokens_));
+  if (reason == "length") say(format_text("(--max-tokens {} reached)\n", max_tokens_));
   if (!stats_) return;
   write_err(
-      fmt::format("prompt: {} new and {} cached tokens, {:.1f} tokens-per-sec; generation: {} tokens, {:.1f} "
+      format_text("prompt: {} new and {} cached tokens, {:.1f} tokens-per-sec; generation: {} tokens, {:.1f} "
                   "tokens-per-sec\n",
                   record.last.prompt_tokens, session.cached_tokens(), record.last.prompt_tps,
                   record.last.generation_tokens, record.last.generation_tps));

@@ -1,5 +1,6 @@
 // mlxlm convert: a GGUF file becomes a model folder.
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -55,7 +56,7 @@ int ConvertCommand::run() {
   };
   const convert::ConvertReport report = convert::convert_gguf(gguf_, out_dir_, options);
   progress.clear();
-  write_out(fmt::format("{}: {} ({} in the GGUF file), {} weights with {} parameters, {}, {} in {} file{}\n",
+  write_out(format_text("{}: {} ({} in the GGUF file), {} weights with {} parameters, {}, {} in {} file{}\n",
                         report.path, report.model_type, report.architecture, report.tensors,
                         with_commas(report.parameters), report.quantization,
                         bytes_text(static_cast<double>(report.bytes)), report.shards, report.shards == 1 ? "" : "s"));

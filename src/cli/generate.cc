@@ -1,5 +1,6 @@
 // mlxlm generate: complete one prompt.
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/command.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -82,7 +83,7 @@ void GenerateCommand::add_output_options(CLI::App& app) {
 void GenerateCommand::check_combination() const {
   const bool template_wanted = system_prompt_ || prefill_response_ || !template_config_.empty();
   if (template_wanted && (ignore_template_ || prompt_ids_)) {
-    throw UsageError(fmt::format(
+    throw UsageError(format_text(
         "--system-prompt, --prefill-response and --chat-template-config need the chat template; {} goes without it",
         prompt_ids_ ? "--prompt-ids" : "--ignore-chat-template"));
   }

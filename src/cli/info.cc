@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -119,31 +120,31 @@ io::Json InfoCommand::to_json(const ModelInfo& info, const MachineLimits& limits
 
 std::string InfoCommand::to_text(const ModelInfo& info, const MachineLimits& limits,
                                  const std::vector<ContextNeed>& needs) {
-  std::string text = fmt::format("{}\n", info.path);
+  std::string text = format_text("{}\n", info.path);
   const auto row = [&text](const char* name, const std::string& value) {
-    text += fmt::format("  {:14} {}\n", name, value);
+    text += format_text("  {:14} {}\n", name, value);
   };
-  row("architecture", fmt::format("{}, {} layers of {}, {} heads ({} for keys and values) of {}", info.model_type,
+  row("architecture", format_text("{}, {} layers of {}, {} heads ({} for keys and values) of {}", info.model_type,
                                   info.n_layers, info.hidden_size, info.n_heads, info.n_kv_heads, info.head_dim));
   row("parameters", with_commas(info.parameters));
-  row("weights", fmt::format("{}, {:.2f} bits each ({})", bytes_text(static_cast<double>(info.weight_bytes)),
+  row("weights", format_text("{}, {:.2f} bits each ({})", bytes_text(static_cast<double>(info.weight_bytes)),
                              info.bits_per_weight, info.quantization));
   row("vocabulary", with_commas(info.vocab_size));
   row("context", info.max_context > 0 ? with_commas(info.max_context) + " tokens" : "not stated by the config");
   text +=
-      fmt::format("\nThis machine, {} thread{}, {} kernels, precision {}\n", info.threads, info.threads == 1 ? "" : "s",
+      format_text("\nThis machine, {} thread{}, {} kernels, precision {}\n", info.threads, info.threads == 1 ? "" : "s",
                   info.kernels, info.precision == Precision::exact ? "exact" : "fast");
-  row("read", fmt::format("{:.1f} GB/s", limits.read_gb_per_s));
+  row("read", format_text("{:.1f} GB/s", limits.read_gb_per_s));
   row("multiply-add",
-      fmt::format("{:.0f} G/s in int8, {:.0f} G/s in float32", limits.int8_gmac_per_s, limits.float32_gmac_per_s));
-  row("decode", fmt::format("at most {:.1f} tokens/s: each reads {}",
+      format_text("{:.0f} G/s in int8, {:.0f} G/s in float32", limits.int8_gmac_per_s, limits.float32_gmac_per_s));
+  row("decode", format_text("at most {:.1f} tokens/s: each reads {}",
                             limits.read_gb_per_s * 1e9 / static_cast<double>(info.bytes_per_token),
                             bytes_text(static_cast<double>(info.bytes_per_token))));
   if (needs.empty()) return text;
-  text += fmt::format("\n  {:>10}  {:>16}  {:>14}  {:>18}\n", "context", "keys and values", "with weights",
+  text += format_text("\n  {:>10}  {:>16}  {:>14}  {:>18}\n", "context", "keys and values", "with weights",
                       "decode at most");
   for (const ContextNeed& need : needs) {
-    text += fmt::format("  {:>10}  {:>16}  {:>14}  {:>9.1f} tokens/s\n", with_commas(need.tokens),
+    text += format_text("  {:>10}  {:>16}  {:>14}  {:>9.1f} tokens/s\n", with_commas(need.tokens),
                         bytes_text(static_cast<double>(need.kv_bytes)),
                         bytes_text(static_cast<double>(need.memory_bytes)), need.decode_ceiling_tps);
   }

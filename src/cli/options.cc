@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "text/utf8.h"
@@ -62,7 +63,7 @@ OptionRef OptionGroup::value(const std::string& names, const std::string& expect
   const auto callback = [names, expected, parse = std::move(parse)](const CLI::results_t& results) {
     if (!parse(results.back())) {
       throw CLI::ValidationError(display_name(names),
-                                 fmt::format("expected {}, got '{}'", expected, printable(results.back())));
+                                 format_text("expected {}, got '{}'", expected, printable(results.back())));
     }
     return true;
   };
@@ -87,7 +88,7 @@ OptionRef OptionGroup::text(const std::string& names, std::optional<std::string>
 
 OptionRef OptionGroup::integer(const std::string& names, int& value, int lowest, const std::string& help) {
   const auto parse = [&value, lowest](const std::string& text) { return parse_whole(text, value) && value >= lowest; };
-  return this->value(names, fmt::format("a whole number of at least {}", lowest), parse, help)
+  return this->value(names, format_text("a whole number of at least {}", lowest), parse, help)
       .type("N")
       .shown_default(std::to_string(value));
 }
@@ -99,8 +100,8 @@ OptionRef OptionGroup::real(const std::string& names, float& value, float lowest
   };
   const bool bounded = highest < std::numeric_limits<float>::max();
   const std::string expected =
-      bounded ? fmt::format("a number from {} to {}", lowest, highest) : fmt::format("a number of at least {}", lowest);
-  return this->value(names, expected, parse, help).type("X").shown_default(fmt::format("{}", value));
+      bounded ? format_text("a number from {} to {}", lowest, highest) : format_text("a number of at least {}", lowest);
+  return this->value(names, expected, parse, help).type("X").shown_default(format_text("{}", value));
 }
 
 OptionRef OptionGroup::boolean(const std::string& names, bool& value, const std::string& help) {

@@ -1,9 +1,8 @@
 #include "cli/progress.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "base/format.h"
 #include "cli/output.h"
 
 namespace mlxlm::cli {
@@ -24,7 +23,7 @@ std::string progress_line(const std::string& label, int64_t done, int64_t total)
   std::string bar(filled, '=');
   if (filled < kWidth) bar += '>';
   bar.resize(kWidth, ' ');
-  return fmt::format("{} [{}] {:3.0f} %", label, bar, std::min(share * 100, done < total ? 99.0 : 100.0));
+  return format_text("{} [{}] {:3.0f} %", label, bar, std::min(share * 100, done < total ? 99.0 : 100.0));
 }
 
 ProgressBar::ProgressBar(std::string label)

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/json.h"
 #include "text/utf8.h"
 
@@ -30,9 +31,9 @@ std::string printable(std::string_view text) {
     const size_t valid_end = i + text::find_invalid_utf8(text.substr(i)).value_or(text.size() - i);
     for (; i < valid_end && (i < kLongest || continues(text[i])); ++i) {
       const auto c = static_cast<unsigned char>(text[i]);
-      out += c < 0x20 || c == 0x7F ? fmt::format("\\x{:02x}", c) : std::string(1, text[i]);
+      out += c < 0x20 || c == 0x7F ? format_text("\\x{:02x}", c) : std::string(1, text[i]);
     }
-    if (i == valid_end && i < text.size()) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i++]));
+    if (i == valid_end && i < text.size()) out += format_text("\\x{:02x}", static_cast<unsigned char>(text[i++]));
   }
   return i < text.size() ? out + "…" : out;
 }

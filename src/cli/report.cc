@@ -1,9 +1,9 @@
 #include "cli/report.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstddef>
+
+#include "base/format.h"
 
 namespace mlxlm::cli {
 
@@ -20,7 +20,7 @@ void GenerationRecord::add(const GenerationResponse& response) {
 }
 
 std::string statistics_text(const GenerationResponse& last) {
-  return fmt::format(
+  return format_text(
       "Prompt: {} tokens, {:.3f} tokens-per-sec\n"
       "Generation: {} tokens, {:.3f} tokens-per-sec\n"
       "Peak memory: {:.3f} GB\n",
@@ -71,9 +71,9 @@ std::string with_commas(int64_t value) {
 std::string bytes_text(double bytes) {
   for (const auto& [unit, size] :
        {std::pair("TB", 1e12), std::pair("GB", 1e9), std::pair("MB", 1e6), std::pair("KB", 1e3)}) {
-    if (bytes >= size) return fmt::format("{:.{}f} {}", bytes / size, bytes / size < 100 ? 1 : 0, unit);
+    if (bytes >= size) return format_text("{:.{}f} {}", bytes / size, bytes / size < 100 ? 1 : 0, unit);
   }
-  return fmt::format("{:.0f} bytes", bytes);
+  return format_text("{:.0f} bytes", bytes);
 }
 
 }  // namespace mlxlm::cli

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "convert/gguf_model.h"
 #include "convert/gguf_tokenizer.h"
 #include "convert/gguf_weights.h"
@@ -78,7 +79,7 @@ std::vector<Shard> make_shards(std::vector<OutputTensor> tensors, int64_t max_by
 }
 
 std::string shard_name(size_t i, size_t n) {
-  return n == 1 ? "model.safetensors" : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, n);
+  return n == 1 ? "model.safetensors" : format_text("model-{:05}-of-{:05}.safetensors", i + 1, n);
 }
 
 /// Writes the weights of one conversion.
@@ -154,7 +155,7 @@ Json quantization_config(const ModelPlan& plan, std::string& text) {
   int usual = 0;
   for (const auto& [bits, n] : weights_of) {
     if (usual == 0 || n > weights_of[usual]) usual = bits;
-    text += fmt::format("{}{}-bit group {}", text.empty() ? "" : " and ", bits, kGgufGroupSize);
+    text += format_text("{}{}-bit group {}", text.empty() ? "" : " and ", bits, kGgufGroupSize);
   }
   Json json = {{"group_size", kGgufGroupSize}, {"bits", usual}, {"mode", "affine"}};
   for (const WeightPlan& weight : plan.weights) {

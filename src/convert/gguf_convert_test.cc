@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/model_folder.h"
 #include "io/test_files.h"
 
@@ -43,7 +44,7 @@ TEST(GgufConvert, ShardsHoldTheSameTensors) {
   const auto one = io::open_model_folder(temp.file("one"));
   const auto many = io::open_model_folder(temp.file("many"));
   EXPECT_EQ(many->files.size(), static_cast<size_t>(report.shards));
-  EXPECT_THAT(many->files.front().path(), HasSubstr(fmt::format("model-00001-of-{:05}.safetensors", report.shards)));
+  EXPECT_THAT(many->files.front().path(), HasSubstr(format_text("model-00001-of-{:05}.safetensors", report.shards)));
   ASSERT_EQ(one->tensors.size(), many->tensors.size());
   for (const auto& [name, tensor] : one->tensors) {
     const io::TensorView& other = *many->tensors.at(name);

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/safetensors.h"
 
 namespace mlxlm::convert {
@@ -144,7 +145,7 @@ const Architecture& find_architecture(const GgufFile& gguf) {
   std::string known;
   for (const Architecture& architecture : kArchitectures) {
     if (name == architecture.name) return architecture;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", architecture.name);
+    known += format_text("{}{}", known.empty() ? "" : ", ", architecture.name);
   }
   throw_error(ErrorKind::unsupported, "{}: architecture '{}' cannot be converted; supported: {}", gguf.path(), name,
               known);
@@ -169,7 +170,7 @@ class Planner {
   }
 
  private:
-  std::string key(std::string_view name) const { return fmt::format("{}.{}", architecture_.name, name); }
+  std::string key(std::string_view name) const { return format_text("{}.{}", architecture_.name, name); }
   bool is_gemma() const { return architecture_.norm_plus_one; }
 
   const GgufTensor* find(const std::string& name) const {
@@ -292,7 +293,7 @@ class Planner {
   // head_dim.
   int64_t query_scalar() const { return dims_.layers == 62 ? dims_.hidden / dims_.heads : dims_.head_dim; }
 
-  bool has_bias(const char* name) const { return find(fmt::format("blk.0.{}", name)) != nullptr; }
+  bool has_bias(const char* name) const { return find(format_text("blk.0.{}", name)) != nullptr; }
 
   bool wanted(const Rule& rule) const {
     if (rule.when == When::attention_bias) return has_bias("attn_q.bias");
@@ -322,7 +323,7 @@ class Planner {
       for (const auto& group : architecture_.rules) {
         for (const Rule& rule : group) {
           if (!wanted(rule)) continue;
-          add(fmt::format("blk.{}.{}", layer, rule.gguf), fmt::format("model.layers.{}.{}", layer, rule.name),
+          add(format_text("blk.{}.{}", layer, rule.gguf), format_text("model.layers.{}.{}", layer, rule.name),
               rule.rows, rule.cols, rule.rope);
         }
       }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "convert/gguf_model.h"
 
 namespace mlxlm::convert {
@@ -90,7 +91,7 @@ Json llama3_json(const GgufFile& gguf, const std::vector<float>& factors, double
 
 Json rope_scaling(const GgufFile& gguf, const std::string& architecture, const std::vector<float>& factors,
                   double rope_theta) {
-  const auto key = [&](const char* name) { return fmt::format("{}.rope.{}", architecture, name); };
+  const auto key = [&](const char* name) { return format_text("{}.rope.{}", architecture, name); };
   const double linear = gguf.find_number(key("scale_linear")).value_or(1);
   const std::string type(gguf.find_string(key("scaling.type")).value_or(linear == 1 ? "none" : "linear"));
   const double factor = gguf.find_number(key("scaling.factor")).value_or(linear);

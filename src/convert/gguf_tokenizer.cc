@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "convert/gguf_tokenizer_parts.h"
 
 namespace mlxlm::convert {
@@ -60,7 +61,7 @@ class TokenizerPlanner {
 
  private:
   std::optional<int64_t> token_id(const char* name) const {
-    const std::string key = fmt::format("tokenizer.ggml.{}", name);
+    const std::string key = format_text("tokenizer.ggml.{}", name);
     const auto id = gguf_.find_integer(key);
     if (id && (*id < 0 || *id >= static_cast<int64_t>(vocabulary_.size()))) {
       throw_invalid("{}: key '{}': expected a token of the vocabulary of {}, got {}", gguf_.path(), key,
@@ -144,7 +145,7 @@ class TokenizerPlanner {
     if (main) add("default", *main);
     for (const auto name : *names) {
       const std::string checked = utf8(gguf_, name, "tokenizer.chat_templates");
-      add(checked, gguf_.string(fmt::format("tokenizer.chat_template.{}", checked)));
+      add(checked, gguf_.string(format_text("tokenizer.chat_template.{}", checked)));
     }
     return list;
   }

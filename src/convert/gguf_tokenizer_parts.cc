@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace mlxlm::convert {
 namespace {
@@ -76,7 +77,7 @@ const PreTokenizer& find_pre_tokenizer(const GgufFile& gguf) {
   std::string known;
   for (const PreTokenizer& pre : kPreTokenizers) {
     if (pre.name == name) return pre;
-    known += fmt::format("{}{}", known.empty() ? "" : ", ", pre.name);
+    known += format_text("{}{}", known.empty() ? "" : ", ", pre.name);
   }
   throw_error(ErrorKind::unsupported, "{}: key 'tokenizer.ggml.pre': '{}' cannot be converted; supported: {}",
               gguf.path(), name, known);

@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace mlxlm::io {
 namespace {
@@ -69,7 +70,7 @@ void InputFile::unmap(std::span<const std::byte> bytes) noexcept {
 
 std::string temporary_name(const std::string& path) {
   static std::atomic<uint64_t> counter{0};
-  return fmt::format("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
+  return format_text("{}.tmp-{}-{}", path, ::getpid(), counter.fetch_add(1));
 }
 
 OutputFile::OutputFile(const std::string& path) : path_(path), temporary_(temporary_name(path)) {

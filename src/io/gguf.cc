@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/gguf_cursor.h"
 #include "io/safetensors.h"
 
@@ -56,12 +57,12 @@ uint64_t fixed_size(GgufValueType type) {
 
 GgufValueType read_value_type(GgufCursor& cursor) {
   const auto number = cursor.read<uint32_t>();
-  if (number > static_cast<uint32_t>(GgufValueType::f64)) cursor.fail(fmt::format("unknown value type {}", number));
+  if (number > static_cast<uint32_t>(GgufValueType::f64)) cursor.fail(format_text("unknown value type {}", number));
   return static_cast<GgufValueType>(number);
 }
 
 GgufArray read_array(GgufCursor& cursor, std::span<const std::byte> all, int depth) {
-  if (depth > kMaxNesting) cursor.fail(fmt::format("arrays nested deeper than {}", kMaxNesting));
+  if (depth > kMaxNesting) cursor.fail(format_text("arrays nested deeper than {}", kMaxNesting));
   GgufArray array;
   array.element = read_value_type(cursor);
   array.count = cursor.read<uint64_t>();
@@ -69,7 +70,7 @@ GgufArray read_array(GgufCursor& cursor, std::span<const std::byte> all, int dep
   const uint64_t size = fixed_size(array.element);
   // Every element takes at least one byte, so a count beyond the file's end fails before the loops below.
   if (array.count > cursor.left()) {
-    cursor.fail(fmt::format("an array of {} elements does not fit into the {} bytes left", array.count, cursor.left()));
+    cursor.fail(format_text("an array of {} elements does not fit into the {} bytes left", array.count, cursor.left()));
   }
   if (size != 0) {
     cursor.take(array.count * size);
@@ -124,18 +125,18 @@ struct Header {
 };
 
 Header read_header(GgufCursor& cursor) {
-  if (cursor.left() < 24) cursor.fail(fmt::format("not a GGUF file: {} bytes are too few", cursor.left()));
+  if (cursor.left() < 24) cursor.fail(format_text("not a GGUF file: {} bytes are too few", cursor.left()));
   if (cursor.read<uint32_t>() != kMagic) cursor.fail("not a GGUF file: it does not start with \"GGUF\"");
   const auto version = cursor.read<uint32_t>();
   if (version == 0x02000000 || version == 0x03000000) {
     cursor.fail("a big-endian GGUF file; expected a little-endian one");
   }
-  if (version != 2 && version != 3) cursor.fail(fmt::format("expected GGUF version 2 or 3, got {}", version));
+  if (version != 2 && version != 3) cursor.fail(format_text("expected GGUF version 2 or 3, got {}", version));
   Header header;
   header.n_tensors = cursor.read<uint64_t>();
   header.n_keys = cursor.read<uint64_t>();
   if (header.n_keys > cursor.left() / kMinKeyBytes || header.n_tensors > cursor.left() / kMinTensorBytes) {
-    cursor.fail(fmt::format("{} keys and {} tensors do not fit into the {} bytes left; is the file truncated?",
+    cursor.fail(format_text("{} keys and {} tensors do not fit into the {} bytes left; is the file truncated?",
                             header.n_keys, header.n_tensors, cursor.left()));
   }
   return header;
@@ -151,14 +152,14 @@ Placed read_tensor_info(GgufCursor& cursor) {
   Placed placed;
   GgufTensor& tensor = placed.tensor;
   tensor.name = std::string(cursor.read_string());
-  cursor.set_place(fmt::format("tensor '{}'", tensor.name));
+  cursor.set_place(format_text("tensor '{}'", tensor.name));
   const auto n_dims = cursor.read<uint32_t>();
   if (n_dims < 1 || n_dims > kMaxDims)
-    cursor.fail(fmt::format("expected 1 to {} dimensions, got {}", kMaxDims, n_dims));
+    cursor.fail(format_text("expected 1 to {} dimensions, got {}", kMaxDims, n_dims));
   for (uint32_t i = 0; i < n_dims; ++i) {
     const auto extent = cursor.read<uint64_t>();
     if (extent < 1 || extent > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      cursor.fail(fmt::format("a dimension of {} elements", extent));
+      cursor.fail(format_text("a dimension of {} elements", extent));
     }
     tensor.shape.push_back(static_cast<int64_t>(extent));
   }
@@ -171,27 +172,27 @@ Placed read_tensor_info(GgufCursor& cursor) {
 uint64_t tensor_bytes(const GgufCursor& cursor, const GgufTensor& tensor, const GgufBlock& block) {
   const int64_t row = tensor.shape.back();
   if (row % block.elements != 0) {
-    cursor.fail(fmt::format("shape {}: a row of {} needs a multiple of {} elements", shape_text(tensor.shape),
+    cursor.fail(format_text("shape {}: a row of {} needs a multiple of {} elements", shape_text(tensor.shape),
                             gguf_type_name(tensor.type), block.elements));
   }
   int64_t bytes = block.bytes;
   bool overflow = __builtin_mul_overflow(bytes, row / block.elements, &bytes);
   for (size_t i = 0; i + 1 < tensor.shape.size(); ++i)
     overflow |= __builtin_mul_overflow(bytes, tensor.shape[i], &bytes);
-  if (overflow) cursor.fail(fmt::format("shape {} has more bytes than 2^63", shape_text(tensor.shape)));
+  if (overflow) cursor.fail(format_text("shape {} has more bytes than 2^63", shape_text(tensor.shape)));
   return static_cast<uint64_t>(bytes);
 }
 
 void place_tensor(GgufCursor& cursor, Placed& placed, std::span<const std::byte> data, uint64_t alignment) {
   GgufTensor& tensor = placed.tensor;
-  cursor.set_place(fmt::format("tensor '{}'", tensor.name));
+  cursor.set_place(format_text("tensor '{}'", tensor.name));
   if (placed.offset % alignment != 0) {
-    cursor.fail(fmt::format("offset {} is no multiple of the alignment {}", placed.offset, alignment));
+    cursor.fail(format_text("offset {} is no multiple of the alignment {}", placed.offset, alignment));
   }
   const auto block = gguf_block(tensor.type);
   const uint64_t bytes = block ? tensor_bytes(cursor, tensor, *block) : 0;
   if (placed.offset > data.size() || bytes > data.size() - placed.offset) {
-    cursor.fail(fmt::format("{} bytes at offset {} do not lie in the {} bytes of data; is the file truncated?", bytes,
+    cursor.fail(format_text("{} bytes at offset {} do not lie in the {} bytes of data; is the file truncated?", bytes,
                             placed.offset, data.size()));
   }
   if (!block) return;
@@ -243,7 +244,7 @@ std::string gguf_type_name(GgufType type) {
   for (const auto& [number, name] : kTypeNames) {
     if (number == static_cast<uint32_t>(type)) return name;
   }
-  return fmt::format("type {}", static_cast<uint32_t>(type));
+  return format_text("type {}", static_cast<uint32_t>(type));
 }
 
 GgufFile GgufFile::open(const std::string& path) { return parse(MappedFile::open(path)); }
@@ -257,9 +258,9 @@ GgufFile GgufFile::parse(std::shared_ptr<const MappedFile> file) {
   const Header header = read_header(cursor);
 
   for (uint64_t i = 0; i < header.n_keys; ++i) {
-    cursor.set_place(fmt::format("key {} of {}", i + 1, header.n_keys));
+    cursor.set_place(format_text("key {} of {}", i + 1, header.n_keys));
     std::string key(cursor.read_string());
-    cursor.set_place(fmt::format("key '{}'", key));
+    cursor.set_place(format_text("key '{}'", key));
     const auto [it, added] = result.metadata_.emplace(std::move(key), read_value(cursor, all));
     if (!added) cursor.fail("appears twice");
   }
@@ -270,7 +271,7 @@ GgufFile GgufFile::parse(std::shared_ptr<const MappedFile> file) {
 
   std::vector<Placed> placed;
   for (uint64_t i = 0; i < header.n_tensors; ++i) {
-    cursor.set_place(fmt::format("tensor {} of {}", i + 1, header.n_tensors));
+    cursor.set_place(format_text("tensor {} of {}", i + 1, header.n_tensors));
     placed.push_back(read_tensor_info(cursor));
   }
   const size_t start = std::min<size_t>(all.size(), (cursor.position() + alignment - 1) / alignment * alignment);

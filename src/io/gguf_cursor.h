@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace mlxlm::io {
 
@@ -24,7 +25,7 @@ class GgufCursor {
   size_t left() const { return bytes_.size() - at_; }
 
   std::span<const std::byte> take(uint64_t n) {
-    if (n > left()) fail(fmt::format("needs {} bytes, the file has {} left; is it truncated?", n, left()));
+    if (n > left()) fail(format_text("needs {} bytes, the file has {} left; is it truncated?", n, left()));
     const auto taken = bytes_.subspan(at_, static_cast<size_t>(n));
     at_ += static_cast<size_t>(n);
     return taken;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 
 namespace mlxlm::io {
 namespace {
@@ -85,8 +86,8 @@ void JsonReader::skip_space() {
 
 void JsonReader::expect(char c, std::string_view what) {
   skip_space();
-  if (at_ >= text_.size()) fail(fmt::format("expected {}, got the end of the text", what));
-  if (text_[at_] != c) fail(fmt::format("expected {}", what));
+  if (at_ >= text_.size()) fail(format_text("expected {}, got the end of the text", what));
+  if (text_[at_] != c) fail(format_text("expected {}", what));
   ++at_;
 }
 
@@ -113,7 +114,7 @@ JsonReader::Kind JsonReader::peek() {
 }
 
 void JsonReader::enter() {
-  if (first_.size() >= kMaxDepth) fail(fmt::format("nested deeper than {} levels", kMaxDepth));
+  if (first_.size() >= kMaxDepth) fail(format_text("nested deeper than {} levels", kMaxDepth));
   first_.push_back(true);
 }
 
@@ -241,7 +242,7 @@ int64_t JsonReader::read_size(std::string_view what) {
                   std::from_chars(word.data(), word.data() + word.size(), value).ec == std::errc{} && value >= 0;
   if (!ok) {
     at_ = start;
-    fail(fmt::format("{}: expected a whole number of at least 0 and below 2^63, got {}", what,
+    fail(format_text("{}: expected a whole number of at least 0 and below 2^63, got {}", what,
                      word.empty() ? "something else" : word.substr(0, 40)));
   }
   return value;
@@ -249,7 +250,7 @@ int64_t JsonReader::read_size(std::string_view what) {
 
 Json JsonReader::read_number(std::string_view literal) const {
   bool integer = false;
-  if (!is_json_number(literal, integer)) fail(fmt::format("malformed value '{}'", literal.substr(0, 40)));
+  if (!is_json_number(literal, integer)) fail(format_text("malformed value '{}'", literal.substr(0, 40)));
   const char* begin = literal.data();
   const char* end = begin + literal.size();
   if (integer) {
@@ -263,7 +264,7 @@ Json JsonReader::read_number(std::string_view literal) const {
   // Beyond double: the wider type tells overflow (∞, as in Python) from underflow (0).
   long double wide = 0;
   if (std::from_chars(begin, end, wide).ec == std::errc{}) return static_cast<double>(wide);
-  fail(fmt::format("number out of range: '{}'", literal.substr(0, 40)));
+  fail(format_text("number out of range: '{}'", literal.substr(0, 40)));
 }
 
 Json JsonReader::read_number_or_word() {

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "base/format.h"
 #include "io/json_reader.h"
 #include "io/test_files.h"
 
@@ -44,7 +45,7 @@ TEST(Json, DuplicateKeysKeepTheFirstPlaceAndTheLastValue) {
 
 TEST(Json, ManyKeysTakeLinearTime) {
   std::string text = "{";
-  for (int i = 0; i < 200000; ++i) text += fmt::format("\"key{}\":{},", i, i);
+  for (int i = 0; i < 200000; ++i) text += format_text("\"key{}\":{},", i, i);
   text.back() = '}';
   EXPECT_EQ(parse(text).size(), 200000u);
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/json_reader.h"
 
 namespace mlxlm::io {
@@ -63,8 +64,8 @@ class HeaderParser {
                    : key == "shape"        ? &has_shape
                    : key == "data_offsets" ? &has_offsets
                                            : nullptr;
-      if (seen == nullptr) fail(name, fmt::format("unknown key '{}'; expected dtype, shape and data_offsets", key));
-      if (std::exchange(*seen, true)) fail(name, fmt::format("'{}' appears twice", key));
+      if (seen == nullptr) fail(name, format_text("unknown key '{}'; expected dtype, shape and data_offsets", key));
+      if (std::exchange(*seen, true)) fail(name, format_text("'{}' appears twice", key));
       if (key == "dtype") {
         parse_dtype(tensor);
       } else if (key == "shape") {
@@ -74,7 +75,7 @@ class HeaderParser {
       }
     }
     const char* missing = !has_dtype ? "dtype" : !has_shape ? "shape" : !has_offsets ? "data_offsets" : nullptr;
-    if (missing != nullptr) fail(name, fmt::format("'{}' is missing", missing));
+    if (missing != nullptr) fail(name, format_text("'{}' is missing", missing));
     check_size(tensor);
     return tensor;
   }
@@ -109,7 +110,7 @@ class HeaderParser {
     }
     if (offsets.size() != 2) fail(tensor.name, "data_offsets: expected two numbers, got fewer");
     if (offsets[0] > offsets[1] || offsets[1] > data_.size()) {
-      fail(tensor.name, fmt::format("data_offsets [{}, {}] do not lie in the {} bytes of data; is the file truncated?",
+      fail(tensor.name, format_text("data_offsets [{}, {}] do not lie in the {} bytes of data; is the file truncated?",
                                     offsets[0], offsets[1], data_.size()));
     }
     tensor.data = data_.data() + offsets[0];
@@ -125,9 +126,9 @@ class HeaderParser {
       if (!empty) overflow |= __builtin_mul_overflow(bytes, static_cast<size_t>(extent), &bytes);
     }
     if (empty) bytes = 0;
-    if (overflow) fail(tensor.name, fmt::format("shape {} has more bytes than 2^64", shape_text(tensor.shape)));
+    if (overflow) fail(tensor.name, format_text("shape {} has more bytes than 2^64", shape_text(tensor.shape)));
     if (bytes != tensor.bytes) {
-      fail(tensor.name, fmt::format("shape {} of {} needs {} bytes, data_offsets hold {}", shape_text(tensor.shape),
+      fail(tensor.name, format_text("shape {} of {} needs {} bytes, data_offsets hold {}", shape_text(tensor.shape),
                                     dtype_name(tensor.dtype), bytes, tensor.bytes));
     }
   }
@@ -154,7 +155,7 @@ void check_overlaps(const std::string& path, const std::vector<TensorView>& in_f
 
 }  // namespace
 
-std::string shape_text(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(std::span<const int64_t> shape) { return format_text("[{}]", join(shape, ", ")); }
 
 SafetensorsFile SafetensorsFile::open(const std::string& path) { return parse(MappedFile::open(path)); }
 

@@ -5,6 +5,7 @@
 
 #include <cstring>
 
+#include "base/format.h"
 #include "io/safetensors_writer.h"
 #include "io/test_files.h"
 
@@ -72,7 +73,7 @@ TEST(Safetensors, LyingHeaderLengths) {
   }
   for (const uint64_t length : {uint64_t{3}, uint64_t{100'000'001}, uint64_t{1} << 40, UINT64_MAX, UINT64_MAX - 7}) {
     const auto error = thrown_by([&] { parse(safetensors_bytes("{}", "", length)); }).message;
-    EXPECT_THAT(error, HasSubstr(fmt::format("claims {} bytes", length)));
+    EXPECT_THAT(error, HasSubstr(format_text("claims {} bytes", length)));
   }
   EXPECT_THAT(thrown_by([&] { parse(safetensors_bytes("{}", "", 0)); }).message, HasSubstr("end of the text"));
   EXPECT_THAT(thrown_by([&] { parse(safetensors_bytes("{}", "", 1)); }).message, HasSubstr("m.safetensors: header"));

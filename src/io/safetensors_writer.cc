@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/json.h"
 #include "io/safetensors.h"
 
@@ -46,8 +47,8 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, std::span<const Te
       throw_invalid("{}: cannot write two tensors called '{}'", path, tensor.name);
     }
     const size_t bytes = tensor.bytes();
-    header += fmt::format("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},", quoted(tensor.name),
-                          dtype_name(tensor.dtype), fmt::join(tensor.shape, ","), expected_, expected_ + bytes);
+    header += format_text("{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}},", quoted(tensor.name),
+                          dtype_name(tensor.dtype), join(tensor.shape, ","), expected_, expected_ + bytes);
     expected_ += bytes;
   }
   if (header.size() > 1) header.pop_back();

@@ -1,6 +1,5 @@
 // Speed of the kernels on one thread, beside the machine's limits measured in the same run. Best of several
 // repetitions. Usage: kernels_bench [isa] [part of a case's name]
-#include <fmt/format.h>
 #include <time.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/format.h"
 #include "kernels/kernels.h"
 #include "kernels/peak.h"
 
@@ -105,13 +105,13 @@ void bench_matmul(Bench& bench) {
     const auto dense = elements(dtype, bits == 0 ? w.rows * w.cols : 8);
     if (bits == 0) w.data = dense.data();
     w.scales = w.biases = scales.data();
-    const std::string format = bits == 0 ? "" : fmt::format(" {}-bit", bits);
-    const std::string name = fmt::format("float_matmul {}{}", dtype_name(dtype), format);
+    const std::string format = bits == 0 ? "" : format_text(" {}-bit", bits);
+    const std::string name = format_text("float_matmul {}{}", dtype_name(dtype), format);
     for (int64_t tokens : {1, 2, 4, 8, 16, 64, 512}) {
       const std::vector<float> x(static_cast<size_t>(tokens * cols), 0.5f);
       std::vector<float> out(static_cast<size_t>(tokens * w.rows));
       const int64_t rows = tokens > 32 ? 1024 : w.rows;
-      bench.time(fmt::format("{} T={}", name, tokens), tokens == 1 ? static_cast<double>(w.bytes()) : 0,
+      bench.time(format_text("{} T={}", name, tokens), tokens == 1 ? static_cast<double>(w.bytes()) : 0,
                  static_cast<double>(tokens * rows * cols),
                  [&] { bench.k.float_matmul(w, x.data(), tokens, 0, rows, out.data(), w.rows, bench.scratch()); });
     }
@@ -154,7 +154,7 @@ void bench_attention(Bench& bench) {
           }
         }
       };
-      const std::string name = fmt::format("attention {} dim {} rep {}", dtype_name(dtype), head_dim, n_rep);
+      const std::string name = format_text("attention {} dim {} rep {}", dtype_name(dtype), head_dim, n_rep);
       const double bytes = static_cast<double>(layers * 4096 / 64 * layout.layer_bytes());
       const double macs = static_cast<double>(layers * n_kv_heads * 4096 * n_rep * 2 * head_dim);
       bench.time(name + " decode partitions", bytes, macs, [&] {
@@ -173,7 +173,7 @@ void bench_attention(Bench& bench) {
         task.n_queries = 512;
         task.position = depth;
         const double pairs = static_cast<double>(512 * depth + 512 * 513 / 2);
-        bench.time(fmt::format("{} prefill 512 at {}", name, depth), 0,
+        bench.time(format_text("{} prefill 512 at {}", name, depth), 0,
                    pairs * static_cast<double>(n_kv_heads * n_rep * 2 * head_dim),
                    [&] { all(1, [&] { bench.k.attention(task, bench.scratch()); }); });
       }

@@ -4,6 +4,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "base/scalar_math.h"
 #include "models/config.h"
 #include "nn/rope.h"
@@ -82,12 +83,12 @@ void scale_longrope(const Scaling& s, RopeSpec& rope) {
   const io::Json* factors = s.section.find("long_factor");
   const auto half = static_cast<size_t>(s.dims / 2);
   if (factors == nullptr || !factors->is_array() || factors->size() != half) {
-    s.section.fail("long_factor", fmt::format("a list of {} numbers", half));
+    s.section.fail("long_factor", format_text("a list of {} numbers", half));
   }
   std::vector<double> frequencies = nn::rope_frequencies(s.theta, s.dims);
   for (size_t i = 0; i < half; ++i) {
     if (!(*factors)[i].is_number() || !((*factors)[i].get<double>() > 0)) {
-      s.section.fail("long_factor", fmt::format("a list of {} numbers above 0", half));
+      s.section.fail("long_factor", format_text("a list of {} numbers above 0", half));
     }
     frequencies[i] /= (*factors)[i].get<double>();
   }
@@ -138,7 +139,7 @@ RopeSpec read_rope(const Config& config, int64_t dims, double default_theta) {
   }
   if (!(theta > 1)) {
     throw_invalid("{}: \"rope_theta\": expected a number above 1{}", config.where(),
-                  theta <= 0 ? ", got nothing" : fmt::format(", got {}", theta));
+                  theta <= 0 ? ", got nothing" : format_text(", got {}", theta));
   }
   RopeSpec rope = plain_rope(theta, dims);
   if (scaling == nullptr) return rope;
@@ -156,7 +157,7 @@ RopeSpec read_rope(const Config& config, int64_t dims, double default_theta) {
   std::vector<std::string> names;
   for (const ScalingType& known : kScalingTypes) names.emplace_back(known.name);
   throw_error(ErrorKind::unsupported, "{}: rope type \"{}\" is not known; known: {}", section.where(), type,
-              fmt::join(names, ", "));
+              join(names, ", "));
 }
 
 }  // namespace mlxlm::models

@@ -22,7 +22,7 @@ int read_choice(const Json& section, const char* key, int otherwise, const std::
       if (*it == choice) return choice;
     }
   }
-  throw_invalid("{}.{}: expected one of {}, got {}", where, key, fmt::join(choices, ", "), it->dump());
+  throw_invalid("{}.{}: expected one of {}, got {}", where, key, join(choices, ", "), it->dump());
 }
 
 QuantizedFormat read_format(const Json& section, const std::string& where) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "nn/quantization.h"
 
 namespace mlxlm::nn {
@@ -187,7 +188,7 @@ class Binder {
         "{}: tensor '{}' {} is not part of the {} model that config.json describes{}; config.json and the "
         "weights do not belong together",
         folder_.file_of(*folder_.tensors.at(first)), first, shape_text(folder_.tensors.at(first)->shape),
-        spec_.model_type, extra.size() > 1 ? fmt::format(" (nor are {} more)", extra.size() - 1) : "");
+        spec_.model_type, extra.size() > 1 ? format_text(" (nor are {} more)", extra.size() - 1) : "");
   }
 
   void summarize() {
@@ -204,7 +205,7 @@ class Binder {
     for (const auto& [format, n] : formats_) {
       const auto& [bits, group, dtype] = format;
       const char* dense = dtype == DType::f32 ? "float32" : dtype == DType::f16 ? "float16" : "bfloat16";
-      names.emplace_back(-n, bits == 0 ? std::string(dense) : fmt::format("{}-bit group {}", bits, group));
+      names.emplace_back(-n, bits == 0 ? std::string(dense) : format_text("{}-bit group {}", bits, group));
     }
     std::sort(names.begin(), names.end());
     for (const auto& [n, name] : names) {
