@@ -14,39 +14,10 @@
 #include <vector>
 
 #include "mlxlm/model.h"
+#include "mlxlm/prompt_cache.h"
+#include "mlxlm/sampling.h"
 
 namespace mlxlm {
-
-/// Filters work on the untempered log-probabilities in the order top_p, min_p, top_k; then
-/// argmax(logprob / temp + Gumbel(seed, position, id)), which is an exact draw from the tempered distribution.
-struct SamplerOptions {
-  float temp = 0.0f;           ///< 0: greedy, and nothing below applies
-  float top_p = 0.0f;          ///< (0, 1): keep the smallest set of most likely tokens with this mass; else off
-  float min_p = 0.0f;          ///< drop tokens less likely than min_p times the most likely; 0: off
-  int min_tokens_to_keep = 1;  ///< min_p leaves at least this many
-  int top_k = 0;               ///< keep the k most likely; 0: off
-};
-
-/// The keys and values of a conversation, kept between calls. Belongs to one request at a time.
-class PromptCache {
- public:
-  explicit PromptCache(const Model& model);
-  ~PromptCache();
-  PromptCache(PromptCache&&) noexcept;
-  PromptCache& operator=(PromptCache&&) noexcept;
-
-  int64_t size() const;                        ///< tokens held
-  const std::vector<int32_t>& tokens() const;  ///< their ids, [size]
-  /// Forgets the last n tokens (at most all) and returns how many it forgot: all of them where a sliding window has
-  /// moved past what the rest would need.
-  int64_t trim(int64_t n);
-
-  struct State;
-  State& state() { return *state_; }
-
- private:
-  std::unique_ptr<State> state_;
-};
 
 struct GenerateOptions {
   int max_tokens = 256;  ///< −1: until EOS or the context ends; 0: one empty response

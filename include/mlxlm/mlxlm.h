@@ -4,5 +4,7 @@
 #include "mlxlm/error.h"
 #include "mlxlm/generate.h"
 #include "mlxlm/model.h"
+#include "mlxlm/prompt_cache.h"
+#include "mlxlm/sampling.h"
 #include "mlxlm/tokenizer.h"
 #include "mlxlm/version.h"

@@ -1,0 +1,73 @@
+// The keys and values of a conversation, kept between calls.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mlxlm/model.h"
+
+namespace mlxlm {
+
+/// How keys and values are held.
+struct PromptCacheOptions {
+  /// 0: everything is kept. m: the query at position q reads the keys k < keep and k > q − (m − keep); a model's own
+  /// sliding windows stay as they are. Memory is bounded by it.
+  int64_t max_kv_size = 0;
+  int64_t keep = 4;
+  int kv_bits = 0;         ///< 0: not quantised; 4 or 8
+  int kv_group_size = 64;  ///< values of a head that share a scale: 32, 64 or 128, a divisor of head_dim
+  /// Queries from max(1, this) on read quantised keys and values, earlier ones do not.
+  int64_t quantized_kv_start = 0;
+
+  bool operator==(const PromptCacheOptions&) const = default;
+};
+
+/// Belongs to one request at a time.
+class PromptCache {
+ public:
+  /// Throws Error(invalid_value) where the model cannot hold its keys and values so.
+  explicit PromptCache(const Model& model, const PromptCacheOptions& options = {});
+  ~PromptCache();
+  PromptCache(PromptCache&&) noexcept;
+  PromptCache& operator=(PromptCache&&) noexcept;
+
+  int64_t size() const;                        ///< tokens held
+  const std::vector<int32_t>& tokens() const;  ///< their ids, [size]; of a file of mlx-lm's only those since loading
+  const PromptCacheOptions& options() const;
+  int64_t bytes() const;  ///< of keys and values, blocks shared with other caches included
+
+  /// A cache with the same content; blocks are shared until one of them writes.
+  PromptCache fork() const;
+  /// Whether trim(n) would forget exactly n tokens.
+  bool can_trim(int64_t n) const;
+  /// Forgets the last n tokens (at most all) and returns how many it forgot. What is left may be computed again from
+  /// the token ids when the cache is used next. 0: the ids are not known (a file of mlx-lm's whose window has moved
+  /// on).
+  int64_t trim(int64_t n);
+
+  /// Writes mlx-lm's own format: safetensors with tensors "<layer>.0", "<layer>.1" and string metadata.
+  void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
+
+  struct State;
+  State& state() { return *state_; }
+  const State& state() const { return *state_; }
+  explicit PromptCache(std::unique_ptr<State> state);
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// A cache file with the metadata its writer gave.
+struct LoadedPromptCache {
+  PromptCache cache;
+  std::map<std::string, std::string> metadata;
+};
+/// Reads a file of ours or of mlx-lm's. Throws Error naming what does not fit the model.
+LoadedPromptCache load_prompt_cache(const Model& model, const std::string& path);
+/// The metadata alone, e.g. to find the model that wrote it.
+std::map<std::string, std::string> read_prompt_cache_metadata(const std::string& path);
+
+}  // namespace mlxlm
