@@ -21,6 +21,8 @@ struct KvLayout {
   int64_t head_dim = 0;      ///< of keys; a multiple of 8
   int64_t value_dim = 0;     ///< a multiple of 8
   DType dtype = DType::f32;  ///< f32, f16 or bf16
+  int bits = 0;              ///< 0: elements of dtype; 4 or 8: codes, with scales and biases of dtype
+  int group_size = 0;        ///< values of one token that share a scale: 32, 64 or 128
 
   int64_t key_bytes() const { return head_dim * kKvBlockTokens * static_cast<int64_t>(dtype_size(dtype)); }
   int64_t value_bytes() const { return value_dim * kKvBlockTokens * static_cast<int64_t>(dtype_size(dtype)); }

@@ -264,7 +264,9 @@ Executor::Executor(ModelSpec spec, Weights weights, const ExecutorOptions& optio
 
 Executor::~Executor() = default;
 
-int64_t Executor::kv_bytes(int64_t tokens) const {
+KvSequence Executor::new_sequence(const KvOptions& options) const { return KvSequence(kv_pool_, options); }
+
+int64_t Executor::kv_bytes(int64_t tokens, const KvOptions&) const {
   int64_t bytes = 0;
   for (const KvGroup& group : kv_pool_->groups()) {
     int64_t held = tokens;  // a window keeps its own positions, a block to roll back, and the rest of two blocks

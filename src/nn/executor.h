@@ -44,15 +44,18 @@ class Executor {
   /// be in [0, vocab_size). On an exception the sequences are as before.
   void forward(std::span<const Span> spans, std::vector<float>& logits);
 
-  KvSequence new_sequence() const { return KvSequence(kv_pool_); }
+  /// An empty sequence. Throws Error(invalid_value) where the model cannot hold keys and values so.
+  KvSequence new_sequence(const KvOptions& options = {}) const;
   const ModelSpec& spec() const { return spec_; }
   const Weights& weights() const { return weights_; }
   const Kernels& kernels() const { return kernels_; }
+  KvPool& kv_pool() { return *kv_pool_; }
   const KvPool& kv_pool() const { return *kv_pool_; }
   int threads() const { return pool_.size(); }
   bool exact() const { return exact_; }
-  /// Bytes of keys and values that one sequence of `tokens` positions holds.
-  int64_t kv_bytes(int64_t tokens) const;
+  /// The most bytes of keys and values that one sequence of `tokens` positions holds between passes, at any length up
+  /// to there.
+  int64_t kv_bytes(int64_t tokens, const KvOptions& options = {}) const;
 
  private:
   class Pass;

@@ -101,17 +101,22 @@ void KvPool::release(size_t group, BlockId id) {
   bytes_in_use_ -= groups_[group].block_bytes();
 }
 
-KvSequence::KvSequence(std::shared_ptr<KvPool> pool) : pool_(std::move(pool)), blocks_(pool_->groups().size()) {}
+KvSequence::KvSequence(std::shared_ptr<KvPool> pool, const KvOptions& options)
+    : pool_(std::move(pool)), options_(options), blocks_(pool_->groups().size()) {}
 
 KvSequence::~KvSequence() { clear(); }
 
 KvSequence::KvSequence(KvSequence&& other) noexcept
-    : pool_(other.pool_), blocks_(std::move(other.blocks_)), length_(std::exchange(other.length_, 0)) {
+    : pool_(other.pool_),
+      options_(other.options_),
+      blocks_(std::move(other.blocks_)),
+      length_(std::exchange(other.length_, 0)) {
   other.blocks_.clear();
 }
 
 KvSequence& KvSequence::operator=(KvSequence&& other) noexcept {
   std::swap(pool_, other.pool_);
+  std::swap(options_, other.options_);
   std::swap(blocks_, other.blocks_);
   std::swap(length_, other.length_);
   return *this;
@@ -198,7 +203,7 @@ int64_t KvSequence::trim(int64_t n) {
 }
 
 KvSequence KvSequence::fork() const {
-  KvSequence copy(pool_);
+  KvSequence copy(pool_, options_);
   copy.blocks_ = blocks_;
   copy.length_ = length_;
   for (size_t g = 0; g < blocks_.size(); ++g) {

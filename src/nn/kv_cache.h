@@ -4,12 +4,33 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <vector>
 
 #include "kernels/kv_layout.h"
 #include "nn/spec.h"
 
 namespace mlxlm::nn {
+
+/// How a sequence's keys and values are held.
+struct KvOptions {
+  /// 0: everything. m: in layers without a window of their own the query at q reads the keys k < keep and
+  /// k > q − (m − keep); blocks that no query reads again are released.
+  int64_t max_size = 0;
+  int64_t keep = 4;             ///< below max_size; without one it has no effect
+  int bits = 0;                 ///< 0: float; 4 or 8: rows quantised along head_dim as MLX does, one token at a time
+  int group_size = 64;          ///< values that share a scale: 32, 64 or 128, a divisor of head_dim
+  int64_t quantized_start = 0;  ///< queries from max(1, this) on read quantised rows only, earlier ones none
+
+  bool operator==(const KvOptions&) const = default;
+};
+
+/// Quantised rows of one layer as MLX holds them.
+struct KvCodes {
+  std::vector<uint32_t> codes;    ///< [n_kv_heads, n, head_dim · bits / 32]
+  std::vector<std::byte> scales;  ///< [n_kv_heads, n, head_dim / group_size] of the layout's dtype
+  std::vector<std::byte> biases;  ///< as scales
+};
 
 /// Layers that share a block list: the same window, dimensions and format.
 struct KvGroup {
@@ -44,7 +65,10 @@ class KvPool {
   /// All layers of the group, one after another (KvLayout::layer_bytes each). 64-byte aligned.
   std::byte* data(size_t group, BlockId id) const;
 
+  int64_t byte_budget() const { return byte_budget_; }  ///< 0: none
   int64_t bytes_in_use() const;
+  int64_t bytes_held() const;  ///< in use, or kept for the next allocation; never above the budget
+  void give_back();            ///< returns to the system what is kept for the next allocation
 
  private:
   struct Free {
@@ -68,12 +92,17 @@ class KvSequence {
  public:
   static constexpr KvPool::BlockId kNone = -1;
 
-  explicit KvSequence(std::shared_ptr<KvPool> pool);
+  explicit KvSequence(std::shared_ptr<KvPool> pool, const KvOptions& options = {});  ///< options: checked
   ~KvSequence();
   KvSequence(KvSequence&& other) noexcept;
   KvSequence& operator=(KvSequence&& other) noexcept;
 
-  int64_t length() const { return length_; }  ///< positions stored
+  const KvOptions& options() const { return options_; }
+  int64_t length() const { return length_; }     ///< positions stored
+  bool quantized() const { return quantized_; }  ///< whether the rows stored are codes now
+  int64_t bytes() const;                         ///< of the blocks it refers to, shared ones included
+  /// Bytes that prepare(n) would newly allocate.
+  int64_t bytes_to_prepare(int64_t n) const;
   /// Makes room for positions [length, length + n): allocates blocks, and copies a shared last block before it is
   /// written. length() moves only with commit(). Throws Error when the pool is full; nothing has changed then.
   void prepare(int64_t n);
@@ -90,13 +119,34 @@ class KvSequence {
   const std::vector<KvPool::BlockId>& blocks(size_t group) const { return blocks_[group]; }
   KvPool& pool() const { return *pool_; }
 
+  // ---- saving and loading: rows by layer and absolute position
+
+  /// Dimensions and type of a layer's rows as they are stored now; bits 0: float.
+  KvLayout layout(int layer) const;
+  /// The layer holds the positions below options().keep (where its window is max_size's) and [held_from, length()).
+  int64_t held_from(int layer) const;
+  /// Rows [first, first + n) in float32, of either format: k [n_kv_heads, n, head_dim], v [n_kv_heads, n, value_dim].
+  /// Throws Error for rows that are not held.
+  void read_layer(int layer, int64_t first, int64_t n, float* k, float* v) const;
+  /// The same rows as they are stored; quantized() must be true.
+  void read_codes(int layer, int64_t first, int64_t n, KvCodes& k, KvCodes& v) const;
+  /// Gives an empty sequence `length` positions, whose rows the caller must then write. held_from [layers]: where a
+  /// layer's rows begin (those below options().keep aside); 0 for a layer that has them all. quantized: the rows are
+  /// codes. Throws Error where the next query would read earlier rows than that, or the pool is full.
+  void import_positions(int64_t length, std::span<const int64_t> held_from, bool quantized);
+  /// Rows [first, first + n) of an imported sequence, rounded to the layout's dtype; quantized() must be false.
+  void write_layer(int layer, int64_t first, int64_t n, const float* k, const float* v);
+  void write_codes(int layer, int64_t first, int64_t n, const KvCodes& k, const KvCodes& v);
+
  private:
   void clear();
   void make_last_block_own(size_t group);
 
   std::shared_ptr<KvPool> pool_;
+  KvOptions options_;
   std::vector<std::vector<KvPool::BlockId>> blocks_;  // per group
   int64_t length_ = 0;
+  bool quantized_ = false;
 };
 
 }  // namespace mlxlm::nn
