@@ -1,6 +1,7 @@
 // Text generation: generate and stream_generate.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <iterator>
@@ -19,34 +20,53 @@
 
 namespace mlxlm {
 
+/// Guessing tokens ahead, which makes decoding faster where guesses are good and never changes what is generated. The
+/// number guessed adapts to how many were right.
+struct SpeculationOptions {
+  std::optional<Model> draft_model{};  ///< a smaller model with the same vocabulary
+  bool prompt_lookup = false;          ///< guess that what followed the last few tokens earlier follows again
+  int num_draft_tokens = 0;  ///< most tokens to guess at once, at most 48; 0: 4 with a draft model, 10 with lookup
+
+  bool enabled() const { return draft_model.has_value() || prompt_lookup; }
+};
+
 struct GenerateOptions {
   int max_tokens = 256;  ///< −1: until EOS or the context ends; 0: one empty response
   SamplerOptions sampler{};
-  std::optional<uint64_t> seed{};              ///< none: one is drawn and reported in the responses
-  std::vector<std::string> stop{};             ///< strings that end generation; not part of the text
-  std::vector<int32_t> extra_eos_token_ids{};  ///< end generation beside the model's own
-  int prefill_step_size = 2048;                ///< prompt tokens per forward pass; never changes a result
-  int top_logprobs = 0;                        ///< report this many most likely tokens at each step
-  bool full_logprobs = false;                  ///< report the whole distribution at each step
-  PromptCache* prompt_cache = nullptr;         ///< continue from here; the prompt is the new part only. Not owned
+  SamplerFunction sampler_function{};                                 ///< chooses instead of `sampler`; may be empty
+  std::vector<std::shared_ptr<LogitsProcessor>> logits_processors{};  ///< in order, before the sampler
+  std::optional<uint64_t> seed{};                                     ///< none: one is drawn and reported
+  std::vector<std::string> stop{};                                    ///< end generation; not part of the text
+  std::vector<int32_t> extra_eos_token_ids{};                         ///< end generation beside the model's own
+  int prefill_step_size = 2048;         ///< most prompt tokens in one forward pass; never changes a result
+  int top_logprobs = 0;                 ///< report this many most likely tokens at each step
+  bool full_logprobs = false;           ///< report the whole distribution at each step
+  PromptCache* prompt_cache = nullptr;  ///< continue from here; the prompt is the new part only. Not owned
+  PromptCacheOptions cache{};           ///< how keys and values are held; only without prompt_cache
+  bool reuse_prefix = true;             ///< begin from the longest known prefix; only with the default `cache`
+  SpeculationOptions speculation{};
   std::function<void(int64_t done, int64_t total)> prompt_progress{};  ///< called (0, T), after each chunk, and (T, T)
   std::stop_token cancel{};  ///< request_stop() from any thread ends generation with "cancelled"
+  std::optional<std::chrono::steady_clock::time_point> deadline{};  ///< generation ends with "deadline" when it passes
 };
 
 /// One step of stream_generate; the last has a finish_reason.
 struct GenerationResponse {
   std::string text;                                     ///< new text, "" inside a character or a possible stop string
   int32_t token = -1;                                   ///< the sampled id; −1 when max_tokens is 0
-  float logprob = 0.0f;                                 ///< its log-probability under the model
+  float logprob = 0.0f;                                 ///< its log-probability, after all processors
   std::vector<float> logprobs;                          ///< [vocab] with full_logprobs, else empty
   std::vector<std::pair<int32_t, float>> top_logprobs;  ///< most likely first
-  bool from_draft = false;
-  int64_t prompt_tokens = 0;                 ///< ids passed in, cached ones excluded
-  double prompt_tps = 0;                     ///< prompt_tokens / time to the first token
-  int64_t generation_tokens = 0;             ///< tokens sampled so far, an ending EOS included
-  double generation_tps = 0;                 ///< generation_tokens / time since the first token
-  double peak_memory = 0;                    ///< peak resident memory of this process in GB (1e9 bytes)
-  std::optional<std::string> finish_reason;  ///< "stop", "length" or "cancelled" in the last response
+  bool from_draft = false;                              ///< the token was guessed ahead
+  int64_t prompt_tokens = 0;                            ///< ids passed in, those of prompt_cache excluded
+  int64_t cached_tokens = 0;      ///< of the whole history, how many were already in the cache or a known prefix
+  double prompt_tps = 0;          ///< prompt_tokens / time to the first token
+  int64_t generation_tokens = 0;  ///< tokens sampled so far, an ending EOS included
+  double generation_tps = 0;      ///< generation_tokens / time since the first token
+  double peak_memory = 0;         ///< peak resident memory of this process in GB (1e9 bytes)
+  int64_t draft_tokens = 0;       ///< guesses put to the model so far
+  int64_t accepted_tokens = 0;    ///< of those, how many were right
+  std::optional<std::string> finish_reason;  ///< "stop", "length", "cancelled" or "deadline" in the last response
   uint64_t seed = 0;                         ///< the seed in use
 };
 

@@ -1,8 +1,11 @@
 // mlxlm: run language models in MLX format on any CPU. This header includes the whole public interface.
 #pragma once
 
+#include "mlxlm/batch.h"
+#include "mlxlm/convert.h"
 #include "mlxlm/error.h"
 #include "mlxlm/generate.h"
+#include "mlxlm/language_model.h"
 #include "mlxlm/model.h"
 #include "mlxlm/prompt_cache.h"
 #include "mlxlm/sampling.h"

@@ -22,7 +22,10 @@ enum class Precision {
 
 struct LoadOptions {
   Precision precision = Precision::fast;
-  int threads = 0;  ///< 0: one per core this process may use
+  int threads = 0;       ///< 0: one per core this process may use
+  int64_t kv_bytes = 0;  ///< budget for the keys and values of all requests together; 0: what the system gives
+  /// Keys and values of finished requests kept for later ones that begin alike; the least recently used go first.
+  int64_t prefix_cache_bytes = int64_t{256} << 20;
   std::string
       isa{};  ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
 };

@@ -10,7 +10,6 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/report.h"
-#include "engine/batch.h"
 #include "engine/model_impl.h"
 #include "kernels/peak.h"
 
@@ -100,23 +99,39 @@ void BenchCommand::fill(nn::Executor& executor, nn::KvSequence& sequence, uint32
 
 void BenchCommand::measure(nn::Executor& executor, BenchRun& run) const {
   const auto n = static_cast<size_t>(batch_size_);
+  const int64_t vocab = executor.spec().vocab_size;
   std::vector<nn::KvSequence> sequences;
-  for (size_t i = 0; i < n; ++i) sequences.push_back(executor.new_sequence());
-  engine::Batch batch(executor);
+  std::vector<std::vector<int32_t>> ids;  // what each sequence feeds next
   for (size_t i = 0; i < n; ++i) {
     const auto seed = static_cast<uint32_t>(i);
+    sequences.push_back(executor.new_sequence());
     fill(executor, sequences[i], 2 * seed);
-    engine::SequenceRequest request;
-    request.kv = &sequences[i];
-    request.tokens = random_ids(prompt_tokens_, 2 * seed + 1, executor.spec().vocab_size);
-    request.prefill_step_size = prefill_step_size_;
-    batch.add(std::move(request));
+    ids.push_back(random_ids(prompt_tokens_, 2 * seed + 1, vocab));
   }
+  std::vector<float> logits;
+  const auto forward = [&](size_t first, size_t count, nn::Rows rows) {
+    std::vector<nn::Span> spans;
+    for (size_t i = 0; i < n; ++i) spans.push_back({&sequences[i], std::span(ids[i]).subspan(first, count), rows});
+    executor.forward(spans, logits);
+  };
+  const auto choose = [&] {  // greedy
+    for (size_t i = 0; i < n; ++i) {
+      const int64_t best = executor.kernels().argmax(logits.data() + i * static_cast<size_t>(vocab), vocab);
+      ids[i].assign(1, static_cast<int32_t>(std::max<int64_t>(best, 0)));
+    }
+  };
   const Clock::time_point start = Clock::now();
-  while (batch.step().empty()) {
+  for (size_t done = 0; done < ids.front().size();) {
+    const size_t count = std::min(ids.front().size() - done, static_cast<size_t>(prefill_step_size_));
+    done += count;
+    forward(done - count, count, done == ids.front().size() ? nn::Rows::last : nn::Rows::none);
   }
+  choose();
   const Clock::time_point first_tokens = Clock::now();
-  for (int i = 0; i < generation_tokens_; ++i) batch.step();
+  for (int i = 0; i < generation_tokens_; ++i) {
+    forward(0, 1, nn::Rows::last);
+    choose();
+  }
   const auto sequences_count = static_cast<double>(n);
   run.prefill_tps = sequences_count * prompt_tokens_ / std::chrono::duration<double>(first_tokens - start).count();
   run.decode_tps = sequences_count * generation_tokens_ / seconds_since(first_tokens);

@@ -1,164 +1,81 @@
-// stream_generate and generate: one sequence through a batch of its own.
-#include <algorithm>
+// stream_generate and generate: one sequence in a scheduler of its own.
 #include <chrono>
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/philox.h"
-#include "engine/batch.h"
-#include "engine/prompt_cache.h"
-#include "text/detokenizer.h"
-#include "text/stop_matcher.h"
+#include "engine/request.h"
+#include "engine/response_builder.h"
+#include "engine/scheduler.h"
 
 namespace mlxlm {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
-
-double rate(int64_t count, double seconds) { return seconds > 0 ? static_cast<double>(count) / seconds : 0; }
-
-// A text prompt gets the tokenizer's special tokens, unless it already starts with its BOS text.
-std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, const Prompt& prompt) {
-  if (const auto* ids = std::get_if<std::vector<int32_t>>(&prompt)) return *ids;
-  const auto& text = std::get<std::string>(prompt);
-  const auto bos_id = tokenizer.bos_token_id();
-  const auto bos = bos_id ? tokenizer.id_to_token(*bos_id) : std::nullopt;
-  return tokenizer.encode(text, !(bos && !bos->empty() && text.starts_with(*bos)));
-}
-
-void check_options(const Model& model, const std::vector<int32_t>& prompt, const GenerateOptions& options) {
-  if (prompt.empty()) throw_invalid("the prompt has no tokens; give some text or ids");
-  const int64_t vocab = model.info().vocab_size;
-  for (const auto* ids : {&prompt, &options.extra_eos_token_ids}) {
-    for (const int32_t id : *ids) {
-      if (id < 0 || id >= vocab) {
-        throw_invalid("{}: expected ids in [0, {}), got {}", ids == &prompt ? "prompt" : "extra_eos_token_ids", vocab,
-                      id);
-      }
-    }
-  }
-  if (options.max_tokens < -1) throw_invalid("max_tokens: expected -1 (no limit) or more, got {}", options.max_tokens);
-  if (options.prefill_step_size < 1) {
-    throw_invalid("prefill_step_size: expected at least 1, got {}", options.prefill_step_size);
-  }
-  if (options.top_logprobs < 0) throw_invalid("top_logprobs: expected 0 or more, got {}", options.top_logprobs);
-  sampling::check_sampler_options(options.sampler, vocab);
-  if (options.prompt_cache != nullptr) {
-    const PromptCache::State& cache = options.prompt_cache->state();
-    if (cache.model != model.shared_impl()) throw_invalid("prompt_cache: it was made for another model");
-    if (cache.in_use) throw_invalid("prompt_cache: another generation is using it");
-  }
-}
-
-}  // namespace
 
 struct TokenStream::State {
-  State(const Model& model, const Tokenizer& tokenizer, std::vector<int32_t> prompt, const GenerateOptions& options);
+  State(const Model& model, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
+        const GenerateOptions& options);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  void advance();  // the next response into `response`, or done
+  void advance();  // the next response, or done
+  const GenerationResponse& response() const { return responses_.response(); }
 
-  GenerationResponse response;
   bool done = false;
 
  private:
-  engine::Batch::Result next_token();
-  void record(const engine::Batch::Result& result);
-  void finish(const char* reason);
-  bool is_eos(int32_t id) const;
-  bool at_limit() const;
+  bool take_token();
+  bool deadline_passed() const { return deadline_ && std::chrono::steady_clock::now() >= *deadline_; }
 
-  GenerateOptions options_;
   Model model_;
   Tokenizer tokenizer_;
+  std::stop_token cancel_;
+  std::optional<std::chrono::steady_clock::time_point> deadline_;
+  uint64_t seed_;
   std::unique_ptr<PromptCache> own_cache_;
-  PromptCache::State* cache_;
-  engine::Batch batch_;
-  text::StreamingDetokenizer detokenizer_;
-  text::StopMatcher stops_;
-  Clock::time_point start_, first_token_;
+  engine::ResponseBuilder responses_;
+  engine::Scheduler scheduler_;
+  int64_t id_ = 0;
   bool finished_ = false;  // the last response has been made
 };
 
-TokenStream::State::State(const Model& model, const Tokenizer& tokenizer, std::vector<int32_t> prompt,
+TokenStream::State::State(const Model& model, const Tokenizer& tokenizer, const std::vector<int32_t>& prompt,
                           const GenerateOptions& options)
-    : options_(options),
-      model_(model),
+    : model_(model),
       tokenizer_(tokenizer),
-      own_cache_(options.prompt_cache != nullptr ? nullptr : std::make_unique<PromptCache>(model)),
-      cache_(&(own_cache_ ? *own_cache_ : *options.prompt_cache).state()),
-      batch_(model.impl().executor()),
-      detokenizer_(tokenizer_),
-      stops_(options.stop),
-      start_(Clock::now()) {
-  response.seed = options.seed ? *options.seed : random_seed();
-  response.prompt_tokens = static_cast<int64_t>(prompt.size());
-  cache_->tokens.insert(cache_->tokens.end(), prompt.begin(), prompt.end());
-  engine::SequenceRequest request;
-  request.kv = &cache_->kv;
-  request.tokens.assign(cache_->tokens.begin() + cache_->kv.length(), cache_->tokens.end());
-  request.sampler = options.sampler;
-  request.seed = response.seed;
-  request.prefill_step_size = options.prefill_step_size;
-  request.prompt_progress = options.prompt_progress;
-  batch_.add(std::move(request));
-  cache_->in_use = true;
-}
-
-TokenStream::State::~State() { cache_->in_use = false; }
-
-bool TokenStream::State::is_eos(int32_t id) const {
-  const auto& eos = model_.eos_token_ids();
-  const auto& extra = options_.extra_eos_token_ids;
-  return std::binary_search(eos.begin(), eos.end(), id) || std::find(extra.begin(), extra.end(), id) != extra.end();
-}
-
-bool TokenStream::State::at_limit() const {
-  if (options_.max_tokens >= 0) return response.generation_tokens >= options_.max_tokens;
-  const int64_t context = model_.info().max_context;
-  return context > 0 && static_cast<int64_t>(cache_->tokens.size()) >= context;
-}
-
-// Steps until a token is sampled; an empty result (id −1) when the caller asked to stop meanwhile.
-engine::Batch::Result TokenStream::State::next_token() {
-  while (!options_.cancel.stop_requested()) {
-    const auto results = batch_.step();
-    if (!results.empty()) return results.front();
+      cancel_(options.cancel),
+      deadline_(options.deadline),
+      seed_(options.seed ? *options.seed : random_seed()),
+      own_cache_(options.prompt_cache != nullptr ? nullptr : std::make_unique<PromptCache>(model, options.cache)),
+      responses_(&tokenizer_, options, static_cast<int64_t>(prompt.size()), seed_),
+      scheduler_(model.shared_impl(), {}) {
+  PromptCache::State& cache = (own_cache_ ? *own_cache_ : *options.prompt_cache).state();
+  const size_t before = cache.tokens.size();
+  cache.tokens.insert(cache.tokens.end(), prompt.begin(), prompt.end());
+  try {
+    id_ = scheduler_.add(engine::make_request(model, options, seed_, cache));
+  } catch (...) {
+    cache.tokens.resize(before);
+    throw;
   }
-  return {.id = -1, .choice = {}, .log_normalizer = 0, .logits = {}};
 }
 
-void TokenStream::State::record(const engine::Batch::Result& result) {
-  if (response.generation_tokens == 0) {
-    first_token_ = Clock::now();
-    response.prompt_tps = rate(response.prompt_tokens, seconds_since(start_));
-  }
-  ++response.generation_tokens;
-  response.generation_tps = rate(response.generation_tokens, seconds_since(first_token_));
-  response.peak_memory = static_cast<double>(peak_resident_bytes()) / 1e9;
-  response.token = result.choice.token;
-  response.logprob = result.choice.logprob;
-  response.top_logprobs = sampling::top_logprobs(result.logits, result.log_normalizer, options_.top_logprobs);
-  response.logprobs.clear();
-  if (options_.full_logprobs) {
-    response.logprobs.assign(result.logits.begin(), result.logits.end());
-    for (float& x : response.logprobs) x -= result.log_normalizer;
-  }
-  cache_->tokens.push_back(result.choice.token);
-}
+TokenStream::State::~State() = default;
 
-void TokenStream::State::finish(const char* reason) {
-  detokenizer_.finalize();
-  response.text += stops_.feed(detokenizer_.take_segment());
-  response.text += stops_.flush();
-  response.finish_reason = stops_.stopped() && reason != std::string_view("cancelled") ? "stop" : reason;
-  response.peak_memory = static_cast<double>(peak_resident_bytes()) / 1e9;
-  cache_->in_use = false;
-  finished_ = true;
+// False when the caller asked to stop before there was a token.
+bool TokenStream::State::take_token() {
+  while (!cancel_.stop_requested() && !deadline_passed()) {
+    const std::vector<engine::Emission>* emissions = nullptr;
+    try {
+      emissions = &scheduler_.step(cancel_);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::cancelled) throw;
+      continue;
+    }
+    if (emissions->empty()) continue;
+    if (emissions->front().error) std::rethrow_exception(emissions->front().error);
+    responses_.add(emissions->front());
+    return true;
+  }
+  return false;
 }
 
 void TokenStream::State::advance() {
@@ -166,20 +83,15 @@ void TokenStream::State::advance() {
     done = true;
     return;
   }
-  response.text.clear();
-  if (options_.max_tokens == 0) {  // the reference fills the cache and yields nothing: here one empty response
-    const auto result = next_token();
-    response.prompt_tps = rate(response.prompt_tokens, seconds_since(start_));
-    return finish(result.id < 0 ? "cancelled" : "length");
+  try {
+    if (!take_token()) responses_.end(cancel_.stop_requested() ? "cancelled" : "deadline");
+  } catch (...) {
+    finished_ = true;
+    scheduler_.remove(id_);
+    throw;
   }
-  const auto result = next_token();
-  if (result.id < 0) return finish("cancelled");
-  record(result);
-  if (is_eos(result.choice.token)) return finish("stop");
-  detokenizer_.add_token(result.choice.token);
-  response.text = stops_.feed(detokenizer_.take_segment());
-  if (stops_.stopped()) return finish("stop");
-  if (at_limit()) finish("length");
+  finished_ = response().finish_reason.has_value();
+  if (finished_) scheduler_.remove(id_);  // the cache is the caller's again
 }
 
 TokenStream::TokenStream(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -192,7 +104,7 @@ TokenStream::iterator TokenStream::begin() {
   return iterator(this);
 }
 
-TokenStream::iterator::reference TokenStream::iterator::operator*() const { return stream_->state_->response; }
+TokenStream::iterator::reference TokenStream::iterator::operator*() const { return stream_->state_->response(); }
 
 TokenStream::iterator& TokenStream::iterator::operator++() {
   stream_->state_->advance();
@@ -203,9 +115,9 @@ bool TokenStream::iterator::at_end() const { return stream_ == nullptr || stream
 
 TokenStream stream_generate(const Model& model, const Tokenizer& tokenizer, const Prompt& prompt,
                             const GenerateOptions& options) {
-  std::vector<int32_t> ids = prompt_ids(tokenizer, prompt);
-  check_options(model, ids, options);
-  return TokenStream(std::make_unique<TokenStream::State>(model, tokenizer, std::move(ids), options));
+  const std::vector<int32_t> ids = engine::prompt_ids(tokenizer, prompt);
+  engine::check_generate_options(model, ids, options);
+  return TokenStream(std::make_unique<TokenStream::State>(model, tokenizer, ids, options));
 }
 
 std::string generate(const Model& model, const Tokenizer& tokenizer, const Prompt& prompt,

@@ -66,20 +66,23 @@ int64_t Model::kv_bytes(int64_t tokens) const { return impl_->executor().kv_byte
 const std::vector<int32_t>& Model::eos_token_ids() const { return impl_->eos_token_ids(); }
 
 Loaded load(const std::string& path, const LoadOptions& options) {
+  if (options.kv_bytes < 0) throw_invalid("kv_bytes: expected 0 (no limit) or more, got {}", options.kv_bytes);
   if (options.threads < 0) throw_invalid("threads: expected 0 (one per core) or more, got {}", options.threads);
   // The tokenizer's tables take as long to build as everything else together, so they are built beside it.
   auto tokenizer = std::async(std::launch::async, [&] { return Tokenizer::from_folder(path); });
   const auto folder = io::open_model_folder(path);
   const nn::ModelSpec spec = models::build_spec(*folder);
-  auto executor = std::make_unique<nn::Executor>(
-      spec, nn::bind_weights(folder, spec),
-      nn::ExecutorOptions{
-          .exact = options.precision == Precision::exact, .threads = options.threads, .isa = options.isa});
+  auto executor = std::make_unique<nn::Executor>(spec, nn::bind_weights(folder, spec),
+                                                 nn::ExecutorOptions{.exact = options.precision == Precision::exact,
+                                                                     .threads = options.threads,
+                                                                     .isa = options.isa,
+                                                                     .kv_bytes = options.kv_bytes});
   ModelInfo info = describe(*folder, *executor, options.precision);
   Tokenizer ready = tokenizer.get();
   std::vector<int32_t> eos = union_of_eos(*folder, ready);
-  return {Model(std::make_shared<engine::ModelImpl>(std::move(info), std::move(eos), std::move(executor))),
-          std::move(ready)};
+  return {Model(std::make_shared<engine::ModelImpl>(std::move(info), ready, std::move(eos), std::move(executor),
+                                                    options.prefix_cache_bytes)),
+          ready};
 }
 
 }  // namespace mlxlm

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "engine/prefix_cache.h"
 #include "mlxlm/model.h"
 #include "nn/executor.h"
 
@@ -11,17 +13,27 @@ namespace mlxlm::engine {
 
 class ModelImpl {
  public:
-  ModelImpl(ModelInfo info, std::vector<int32_t> eos, std::unique_ptr<nn::Executor> executor)
-      : info_(std::move(info)), eos_(std::move(eos)), executor_(std::move(executor)) {}
+  /// eos: sorted. prefix_bytes: budget of the keys and values kept for later requests.
+  ModelImpl(ModelInfo info, Tokenizer tokenizer, std::vector<int32_t> eos, std::unique_ptr<nn::Executor> executor,
+            int64_t prefix_bytes)
+      : info_(std::move(info)),
+        tokenizer_(std::move(tokenizer)),
+        eos_(std::move(eos)),
+        executor_(std::move(executor)),
+        prefix_cache_(executor_->shared_kv_pool(), prefix_bytes) {}
 
   const ModelInfo& info() const { return info_; }
+  const Tokenizer& tokenizer() const { return tokenizer_; }
   const std::vector<int32_t>& eos_token_ids() const { return eos_; }
   nn::Executor& executor() { return *executor_; }
+  PrefixCache& prefix_cache() { return prefix_cache_; }
 
  private:
   ModelInfo info_;
-  std::vector<int32_t> eos_;  // sorted
+  Tokenizer tokenizer_;
+  std::vector<int32_t> eos_;
   std::unique_ptr<nn::Executor> executor_;
+  PrefixCache prefix_cache_;
 };
 
 }  // namespace mlxlm::engine

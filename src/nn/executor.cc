@@ -53,9 +53,12 @@ class Executor::Pass {
     reserve();
   }
 
-  void run(std::vector<float>& logits) {
+  void run(std::vector<float>& logits, const std::stop_token& cancel) {
     embed();
-    for (size_t i = 0; i < e_.spec_.layers.size(); ++i) layer(i);
+    for (size_t i = 0; i < e_.spec_.layers.size(); ++i) {
+      if (cancel.stop_requested()) throw Error(ErrorKind::cancelled, "the forward pass was cancelled");
+      layer(i);
+    }
     head(logits);
   }
 
@@ -276,7 +279,7 @@ int64_t Executor::kv_bytes(int64_t tokens, const KvOptions&) const {
   return bytes;
 }
 
-void Executor::forward(std::span<const Span> spans, std::vector<float>& logits) {
+void Executor::forward(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel) {
   for (const Span& span : spans) {
     if (span.tokens.empty()) throw_invalid("a span of a forward pass has no tokens");
     for (const int32_t id : span.tokens) {
@@ -292,7 +295,7 @@ void Executor::forward(std::span<const Span> spans, std::vector<float>& logits) 
   const std::lock_guard lock(mutex_);
   const FloatControl float_control;
   for (const Span& span : spans) span.sequence->prepare(static_cast<int64_t>(span.tokens.size()));
-  Pass(*this, spans).run(logits);
+  Pass(*this, spans).run(logits, cancel);
   for (const Span& span : spans) span.sequence->commit(static_cast<int64_t>(span.tokens.size()));
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,9 @@ class Executor {
   ~Executor();
 
   /// One pass over all spans, without padding. `logits` becomes [rows wanted in span order, vocab_size]. Token ids must
-  /// be in [0, vocab_size). On an exception the sequences are as before.
-  void forward(std::span<const Span> spans, std::vector<float>& logits);
+  /// be in [0, vocab_size). On an exception the sequences are as before. Throws Error(cancelled) soon after `cancel`
+  /// has been asked to stop.
+  void forward(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel = {});
 
   /// An empty sequence. Throws Error(invalid_value) where the model cannot hold keys and values so.
   KvSequence new_sequence(const KvOptions& options = {}) const;
@@ -51,6 +53,7 @@ class Executor {
   const Kernels& kernels() const { return kernels_; }
   KvPool& kv_pool() { return *kv_pool_; }
   const KvPool& kv_pool() const { return *kv_pool_; }
+  const std::shared_ptr<KvPool>& shared_kv_pool() const { return kv_pool_; }
   int threads() const { return pool_.size(); }
   bool exact() const { return exact_; }
   /// The most bytes of keys and values that one sequence of `tokens` positions holds between passes, at any length up

@@ -214,4 +214,15 @@ KvSequence KvSequence::fork() const {
   return copy;
 }
 
+void KvSequence::adopt(const std::vector<std::vector<KvPool::BlockId>>& blocks, int64_t length) {
+  for (size_t g = 0; g < blocks.size(); ++g) {
+    for (const KvPool::BlockId id : blocks[g]) {
+      if (id != kNone) pool_->retain(g, id);
+    }
+  }
+  clear();
+  blocks_ = blocks;
+  length_ = length;
+}
+
 }  // namespace mlxlm::nn

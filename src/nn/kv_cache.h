@@ -114,6 +114,9 @@ class KvSequence {
   int64_t trim(int64_t n);
   /// Another sequence with the same content, sharing all blocks.
   KvSequence fork() const;
+  /// Drops what is held and shares these full blocks instead: blocks[group][i] holds positions [64i, 64i + 64), kNone
+  /// where no window of a query at `length` reaches. length is a multiple of kKvBlockTokens.
+  void adopt(const std::vector<std::vector<KvPool::BlockId>>& blocks, int64_t length);
 
   /// Block ids of a group by absolute block index; kNone where a window has moved on.
   const std::vector<KvPool::BlockId>& blocks(size_t group) const { return blocks_[group]; }
