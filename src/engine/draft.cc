@@ -84,7 +84,7 @@ int64_t DraftLength::next() {
   for (int64_t k = 1; k <= most_; ++k) {
     chance *= p;
     tokens += chance;
-    const double rate = tokens / (1 + static_cast<double>(k) * (kCostOfAToken + cost_));
+    const double rate = tokens / (1 + static_cast<double>(k) * std::max(0.0, kCostOfAToken + cost_));
     if (rate > best_rate) {
       best_rate = rate;
       best = k;
