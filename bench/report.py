@@ -62,7 +62,7 @@ def limits(rounds):
 def markdown(results):
     machine, settings = results["machine"], results["settings"]
     head = (f"{machine['cpu']}, {settings['threads']} of {machine['cores']} cores; prefill {settings['prefill']}, decode "
-            f"{settings['decode']}, depth {settings['depth']}; {settings['rounds']} rounds, alternating; median (range); "
+            f"{settings['decode']}, depth {settings['depth']}, batch {settings['batch']}; {settings['rounds']} rounds, alternating; median (range); "
             f"commit {machine['commit']}, load before {machine['load']}")
     parts = [head, table(results["speed"], SPEED), table(results["start"], START), limits(results["speed"][OURS])]
     return "\n\n".join(part for part in parts if part)

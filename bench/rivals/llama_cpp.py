@@ -44,7 +44,7 @@ def speed(settings):
     best = {}
     for flash_attention in (0, 1):
         command = [environment().PYTHON, "-I", __file__, settings.gguf, settings.threads, settings.prefill, settings.decode,
-                   settings.depth, flash_attention]
+                   settings.depth, settings.batch, flash_attention]
         result = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True)
         for key, value in json.loads(result.stdout).items():
             best[key] = max(value, best.get(key, 0))
@@ -58,7 +58,7 @@ def start_command(settings):
 class Engine:
     """The least that decoding needs, through the package's ctypes bindings."""
 
-    def __init__(self, path, threads, n_ctx, flash_attention):
+    def __init__(self, path, threads, n_ctx, sequences, flash_attention):
         import llama_cpp
 
         self.api = llama_cpp
@@ -69,7 +69,8 @@ class Engine:
         if not self.model:
             sys.exit(f"llama.cpp could not load {path}")
         params = llama_cpp.llama_context_default_params()
-        params.n_ctx = n_ctx
+        params.n_ctx = n_ctx * sequences
+        params.n_seq_max = sequences
         params.n_batch = params.n_ubatch = MICRO_BATCH
         params.n_threads = params.n_threads_batch = threads
         params.flash_attn_type = flash_attention
@@ -82,6 +83,18 @@ class Engine:
         status = self.api.llama_decode(self.context, self.api.llama_batch_get_one(array, len(tokens)))
         if status != 0:
             sys.exit(f"llama_decode: expected 0, got {status}")
+
+    def decode_together(self, tokens, position):
+        """One token of each sequence, all at this position."""
+        batch = self.api.llama_batch_init(len(tokens), 0, 1)
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, position, 1, True
+            batch.seq_id[i][0] = i
+        status = self.api.llama_decode(self.context, batch)
+        self.api.llama_batch_free(batch)
+        if status != 0:
+            sys.exit(f"llama_decode of {len(tokens)} sequences: expected 0, got {status}")
 
     def clear(self):
         self.api.llama_memory_clear(self.api.llama_get_memory(self.context), True)
@@ -100,8 +113,8 @@ def chunks(tokens):
     return [tokens[i : i + MICRO_BATCH] for i in range(0, len(tokens), MICRO_BATCH)]
 
 
-def main(path, threads, prefill, decode, depth, flash_attention):
-    engine = Engine(path, threads, depth + max(prefill, decode) + 8, flash_attention)
+def main(path, threads, prefill, decode, depth, sequences, flash_attention):
+    engine = Engine(path, threads, depth + max(prefill, decode) + 8, sequences, flash_attention)
     rng = random.Random(0)
 
     def draw(n):
@@ -113,6 +126,15 @@ def main(path, threads, prefill, decode, depth, flash_attention):
         engine.clear()
         engine.timed(chunks(draw(depth)))
         results[key] = sum(map(len, batches)) / engine.timed(batches)
+    if sequences > 1:
+        engine.clear()
+        for position in range(depth):
+            engine.decode_together(draw(sequences), position)
+        started = time.perf_counter()
+        for step in range(decode):
+            engine.decode_together(draw(sequences), depth + step)
+        engine.api.llama_synchronize(engine.context)
+        results["decode_tps"] = sequences * decode / (time.perf_counter() - started)
     print(json.dumps(results))
 
 

@@ -15,7 +15,7 @@ def prepare():
 
 def speed(settings):
     command = [COMMAND, "bench", "--json", "-m", settings.model, "-p", settings.prefill, "-g", settings.decode,
-               "-d", settings.depth, "-t", settings.threads, "-n", 1]
+               "-d", settings.depth, "-b", settings.batch, "-t", settings.threads, "-n", 1]
     result = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(result.stdout)
 
