@@ -1,5 +1,5 @@
-# Installs into a fresh folder, builds examples/cpp against it with nothing but find_package(mlxlm), and runs the example and
-# the installed command on a tiny model. Variables: BUILD_DIR, SOURCE_DIR, PYTHON, CXX, GENERATOR.
+# Installs into a fresh folder, builds examples/cpp against it with nothing but find_package(mlxlm), and runs every example
+# and the installed command on a tiny model. Variables: BUILD_DIR, SOURCE_DIR, PYTHON, CXX, GENERATOR.
 cmake_minimum_required(VERSION 3.25)
 
 set(work ${BUILD_DIR}/installed_package)
@@ -24,14 +24,38 @@ endfunction()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${prefix})
 run(${PYTHON} ${SOURCE_DIR}/tests/tiny_model.py ${work}/model)
 
+# A caller's warnings are on, so the headers must not cause any.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/cpp -B ${work}/example -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${CXX}
-    -D CMAKE_PREFIX_PATH=${prefix})
+    -D CMAKE_PREFIX_PATH=${prefix} -D "CMAKE_CXX_FLAGS=-Wall -Wextra -Werror")
 run(${CMAKE_COMMAND} --build ${work}/example)
-run(${work}/example/chat ${work}/model "Is the package whole?")
-string(LENGTH "${output}" length)
-if(length LESS 2)
-  message(FATAL_ERROR "examples/cpp/chat: expected text, got '${output}'")
-endif()
+
+# Runs an example; its output must match the expression. ARGN: its arguments after the model.
+set(tried "")
+function(try name expected)
+  run(${work}/example/${name} ${work}/model ${ARGN})
+  if(NOT output MATCHES "${expected}")
+    message(FATAL_ERROR "examples/cpp/${name}: expected output that matches '${expected}', got\n${output}")
+  endif()
+  list(APPEND tried ${name})
+  set(tried "${tried}" PARENT_SCOPE)
+endfunction()
+
+set(same ": the same\n[^\n]*")
+try(answer "..")
+try(chat ".." "Is the package whole?")
+try(sampling "^token [0-9]+, log-probability -.*; most likely: .*\nown sampler: .")
+try(processors "^free: .*\nconstrained: (yes|no), it is 1?[0-9] degrees\n$")
+try(caches "^([0-9]+) tokens in [0-9]+ bytes, saved.*[0-9]+ tokens from the cache: What.*[0-9]+ tokens from the cache: Who"
+    ${work}/cache.safetensors)
+# With itself as the draft model every guess is right.
+try(speculation "^plain: 0 of 0 .*\nprompt lookup: [0-9]+ of [0-9]+ .*\ndraft model: ([1-9][0-9]*) of [0-9]+ guesses right")
+try(batching "2 \\((stop|length)\\): .*[1-9][0-9]* tokens, [0-9.]+ tokens/s\n$")
+try(reproducibility "^[^\n]*${same}${same}${same}${same}${same}$")
+
+file(GLOB examples RELATIVE ${SOURCE_DIR}/examples/cpp ${SOURCE_DIR}/examples/cpp/*.cc)
+list(TRANSFORM examples REPLACE "[.]cc$" "")
+list(SORT tried)
+expect_same("the examples there are, and those tried here" "${examples}" "${tried}")
 
 set(generate ${prefix}/bin/mlxlm generate --model ${work}/model --prompt hello --max-tokens 8 --seed 1 --verbose false)
 run(${generate})
