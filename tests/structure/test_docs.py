@@ -1,4 +1,5 @@
-"""The documents tell the truth: links lead somewhere, and commands, subcommands and options exist.
+"""The documents tell the truth: links lead somewhere, commands, subcommands and options exist, and the programs they
+show are those of examples/cpp, which the test installed_package builds and runs.
 
 Checked are the fenced blocks marked console (lines that start with "$ ") and sh (every line). Environment: MLXLM_COMMAND,
 the built command.
@@ -143,6 +144,33 @@ class Documents(unittest.TestCase):
         shown = [words for line in shell_lines((ROOT / "README.md").read_text(encoding="utf-8")) for words in commands(line)]
         self.assertTrue(any(words[0] == "make" for words in shown))
         self.assertTrue(any(Path(words[0]).name == "mlxlm" for words in shown))
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        self.examples = {p.read_text(encoding="utf-8"): p for p in project_files()
+                         if name_of(p).startswith("examples/cpp/") and p.suffix == ".cc"}
+
+    def test_programs_are_the_examples(self):
+        shown, wrong = set(), []
+        for path in documents():
+            for language, body in FENCE.findall(path.read_text(encoding="utf-8")):
+                if language == "cpp" and body in self.examples:
+                    shown.add(self.examples[body])
+                elif language == "cpp" and "int main(" in body:
+                    wrong.append(f"{name_of(path)}: a program that is no file of examples/cpp:\n{body}")
+        self.assertEqual(wrong, [], "\n".join(wrong))
+        missing = sorted(name_of(p) for p in set(self.examples.values()) - shown)
+        self.assertEqual(missing, [], "no document shows these, or shows another version of them")
+
+    def test_examples_are_short(self):
+        long = [name_of(p) for text, p in self.examples.items() if text.count("\n") > 60]
+        self.assertEqual(long, [], "an example shows one thing")
+
+    def test_the_index_names_every_page(self):
+        pages = {p.name for p in (ROOT / "docs").glob("*.md")} - {"README.md"}
+        linked = {m.group(1).partition("#")[0] for m in LINK.finditer((ROOT / "docs/README.md").read_text(encoding="utf-8"))}
+        self.assertEqual(pages - linked, set())
 
 
 class Checker(unittest.TestCase):
