@@ -2,6 +2,11 @@
 
 #include <sys/resource.h>
 
+#include <cstdlib>
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 namespace mlxlm {
 
 int64_t peak_resident_bytes() {
@@ -11,6 +16,12 @@ int64_t peak_resident_bytes() {
   return usage.ru_maxrss;  // bytes there, kilobytes elsewhere
 #else
   return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+#endif
+}
+
+void return_freed_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
 #endif
 }
 

@@ -83,7 +83,7 @@ void PrefixCache::store(std::span<const int32_t> tokens, const nn::KvSequence& k
       std::ranges::copy(block, entry.tokens.begin());
       for (size_t g = 0; g < pool_->groups().size(); ++g) {
         entry.blocks.push_back(kv.blocks(g)[static_cast<size_t>(cursor.blocks)]);
-        if (entry.blocks.back() != nn::KvSequence::kNone) pool_->retain(g, entry.blocks.back());
+        if (entry.blocks.back() != nn::KvSequence::kNone) pool_->retain(entry.blocks.back());
       }
       // Just before the block it continues, so that the end of a chain goes first.
       const auto parent = entries_.find(cursor.key);
@@ -120,7 +120,7 @@ void PrefixCache::drop_oldest() {
   const auto it = entries_.find(ages_.front());
   bytes_ -= entry_bytes(it->second);
   for (size_t g = 0; g < it->second.blocks.size(); ++g) {
-    if (it->second.blocks[g] != nn::KvSequence::kNone) pool_->release(g, it->second.blocks[g]);
+    if (it->second.blocks[g] != nn::KvSequence::kNone) pool_->release(it->second.blocks[g]);
   }
   entries_.erase(it);
   ages_.pop_front();

@@ -134,7 +134,7 @@ int64_t Scheduler::held_bytes() const {
     const nn::KvSequence& kv = s->cache().kv;
     for (size_t g = 0; g < kv.pool().groups().size(); ++g) {
       for (const nn::KvPool::BlockId id : kv.blocks(g)) {
-        if (id != nn::KvSequence::kNone && seen.emplace(g, id).second) bytes += kv.pool().groups()[g].block_bytes();
+        if (id != nn::KvSequence::kNone && seen.emplace(g, id).second) bytes += nn::KvPool::block_bytes(id);
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <vector>
 
 #include "kernels/kernels.h"
@@ -20,18 +21,25 @@ struct Case {
   float softcap = 0;
   DType dtype = DType::f16;
   bool infinite_last_value = false;  ///< the newest key's V is +inf: it must reach the last query only
+  int64_t keep = 0;                  ///< has an effect with a window
+  int bits = 0, group_size = 0;      ///< of KvLayout
+
+  bool sees(int64_t query, int64_t key) const {
+    return key <= query && (window == 0 || key < keep || key > query - window);
+  }
 };
 
 /// Queries, and one layer's blocks written by kv_store. Slots never written hold NaN; blocks outside every window are
 /// null. Two KV heads; the task is the second one's.
 class Sequence {
  public:
-  Sequence(const Case& c, TestRandom& random) : c_(c), layout_{2, c.head_dim, c.value_dim, c.dtype} {
+  Sequence(const Case& c, TestRandom& random)
+      : c_(c), layout_{2, c.head_dim, c.value_dim, c.dtype, c.bits, c.group_size} {
     const int64_t end = c.position + c.n_queries;
-    const int64_t oldest = c.window == 0 ? 0 : std::max<int64_t>(0, c.position - c.window + 1);
     keys_.resize(static_cast<size_t>((end + 63) / 64));
     pointers_.resize(keys_.size(), nullptr);
-    for (int64_t p = oldest; p < end; ++p) {
+    for (int64_t p = 0; p < end; ++p) {
+      if (p < c.position && !c.sees(c.position, p)) continue;
       std::vector<std::byte>& block = keys_[static_cast<size_t>(p / 64)];
       if (block.empty()) block.assign(static_cast<size_t>(layout_.layer_bytes()), std::byte{0xff});
       pointers_[static_cast<size_t>(p / 64)] = block.data();
@@ -39,6 +47,9 @@ class Sequence {
       Values v = random.vector(2 * c.value_dim);
       if (c.infinite_last_value && p == end - 1) v.back() = INFINITY;
       select_kernels().kv_store(layout_, block.data(), p % 64, k.data(), v.data());
+      std::vector<float>& row = rows_[p];
+      row.resize(static_cast<size_t>(2 * (c.head_dim + c.value_dim)));
+      select_kernels().kv_load(layout_, block.data(), p % 64, row.data(), row.data() + 2 * c.head_dim);
     }
     q_ = random.vector(c.n_queries * stride(), 1.5f);
   }
@@ -58,7 +69,10 @@ class Sequence {
     task.softcap = c_.softcap;
     task.head_dim = c_.head_dim;
     task.value_dim = c_.value_dim;
+    task.keep = c_.keep;
     task.dtype = c_.dtype;
+    task.bits = c_.bits;
+    task.group_size = c_.group_size;
     task.blocks = pointers_.data();
     task.head_offset = layout_.head_bytes();
     task.out = out.data() + first * out_stride();
@@ -79,38 +93,37 @@ class Sequence {
  private:
   void reference_row(int64_t i, int64_t r, float* out) const {
     const int64_t position = c_.position + i;
-    const int64_t oldest = c_.window == 0 ? 0 : std::max<int64_t>(0, position - c_.window + 1);
-    std::vector<double> scores, values(static_cast<size_t>(c_.value_dim));
+    std::vector<double> scores(static_cast<size_t>(position) + 1), values(static_cast<size_t>(c_.value_dim));
     double largest = -INFINITY, sum = 0;
-    for (int64_t p = oldest; p <= position; ++p) {
+    for (int64_t p = 0; p <= position; ++p) {
+      if (!c_.sees(position, p)) continue;
       double score = 0;
       for (int64_t d = 0; d < c_.head_dim; ++d) {
-        score += static_cast<double>(q_[static_cast<size_t>(i * stride() + r * c_.head_dim + d)]) *
-                 stored(p, d * 64 + p % 64);
+        score += static_cast<double>(q_[static_cast<size_t>(i * stride() + r * c_.head_dim + d)]) * key(p)[d];
       }
       if (c_.softcap != 0) score = c_.softcap * std::tanh(score / c_.softcap);
-      scores.push_back(score);
+      scores[static_cast<size_t>(p)] = score;
       largest = std::max(largest, score);
     }
-    for (int64_t p = oldest; p <= position; ++p) {
-      const double weight = std::exp(scores[static_cast<size_t>(p - oldest)] - largest);
+    for (int64_t p = 0; p <= position; ++p) {
+      if (!c_.sees(position, p)) continue;
+      const double weight = std::exp(scores[static_cast<size_t>(p)] - largest);
       sum += weight;
       for (int64_t d = 0; d < c_.value_dim; ++d) {
-        values[static_cast<size_t>(d)] += weight * stored(p, c_.head_dim * 64 + p % 64 * c_.value_dim + d);
+        values[static_cast<size_t>(d)] += weight * static_cast<double>(value(p)[d]);
       }
     }
     for (int64_t d = 0; d < c_.value_dim; ++d) out[d] = static_cast<float>(values[static_cast<size_t>(d)] / sum);
   }
-  /// Element `index` of the second head's part of the block of position p.
-  double stored(int64_t p, int64_t index) const {
-    const std::byte* head = pointers_[static_cast<size_t>(p / 64)] + layout_.head_bytes();
-    return element_value(c_.dtype, head + index * static_cast<int64_t>(dtype_size(c_.dtype)));
-  }
+  // The second head's rows as kv_load gives them (kv_rows_test checks that).
+  const float* key(int64_t p) const { return rows_.at(p).data() + c_.head_dim; }
+  const float* value(int64_t p) const { return rows_.at(p).data() + 2 * c_.head_dim + c_.value_dim; }
 
   Case c_;
   KvLayout layout_;
   std::vector<std::vector<std::byte>> keys_;
   std::vector<const std::byte*> pointers_;
+  std::map<int64_t, std::vector<float>> rows_;  ///< by position: k [2, head_dim], v [2, value_dim]
   Values q_;
 };
 
@@ -133,15 +146,20 @@ Values in_pieces(const Kernels& kernels, const Sequence& s, const Case& c, TestR
       kernels.attention(task, scratch.data());
       continue;
     }
-    const int64_t oldest = c.window == 0 ? 0 : std::max<int64_t>(0, task.position - c.window + 1);
-    const int64_t first_p = oldest / kAttentionPartition;
-    const int64_t partitions = (task.position + count - 1) / kAttentionPartition + 1 - first_p;
-    const int64_t floats = static_cast<int64_t>(kernels.attention_partial_floats(task));
-    Values partials(static_cast<size_t>(floats * partitions), NAN);
-    for (int64_t p = partitions - 1; p >= 0; --p) {
-      kernels.attention_partition(task, first_p + p, partials.data() + p * floats, scratch.data());
+    std::vector<int64_t> partitions;
+    for (int64_t p = 0; p * kAttentionPartition < task.position + count; ++p) {
+      bool seen = false;
+      for (int64_t key = p * kAttentionPartition; key < (p + 1) * kAttentionPartition; ++key) {
+        for (int64_t query = task.position; query < task.position + count; ++query) seen |= c.sees(query, key);
+      }
+      if (seen) partitions.push_back(p);
     }
-    kernels.attention_merge(task, partials.data(), first_p, partitions);
+    const size_t floats = kernels.attention_partial_floats(task);
+    Values partials(floats * partitions.size(), NAN);
+    for (size_t i = partitions.size(); i-- > 0;) {
+      kernels.attention_partition(task, partitions[i], partials.data() + i * floats, scratch.data());
+    }
+    kernels.attention_merge(task, partials.data(), partitions.data(), static_cast<int64_t>(partitions.size()));
   }
   return out;
 }
@@ -151,7 +169,8 @@ Values in_pieces(const Kernels& kernels, const Sequence& s, const Case& c, TestR
 void check(const Case& c, TestRandom& random) {
   SCOPED_TRACE(testing::Message() << "head_dim " << c.head_dim << " value_dim " << c.value_dim << " n_rep " << c.n_rep
                                   << " n_queries " << c.n_queries << " position " << c.position << " window "
-                                  << c.window << " softcap " << c.softcap << " " << dtype_name(c.dtype));
+                                  << c.window << " keep " << c.keep << " softcap " << c.softcap << " "
+                                  << dtype_name(c.dtype) << " bits " << c.bits << " group " << c.group_size);
   const Sequence s(c, random);
   const Values first = whole(*available_kernels().front(), s, c);
   for (const Kernels* kernels : available_kernels()) {
@@ -206,6 +225,90 @@ TEST_P(Attention, AtRandomPositionsAndWindows) {
     c.softcap = random.integer(0, 2) == 0 ? 5.0f : 0.0f;
     c.dtype = GetParam();
     c.infinite_last_value = random.integer(0, 3) == 0;
+    check(c, random);
+  }
+}
+
+TEST_P(Attention, WithAKeptStart) {
+  TestRandom random(27);
+  // The window still touches the kept keys, has just left them, and is blocks and partitions away.
+  for (int64_t position : {0, 5, 29, 33, 34, 35, 90, 330, 700}) {
+    check({.head_dim = 16,
+           .value_dim = 16,
+           .n_queries = 6,
+           .position = position,
+           .window = 30,
+           .dtype = GetParam(),
+           .keep = 4},
+          random);
+  }
+  for (int i = 0; i < 40; ++i) {
+    Case c;
+    c.head_dim = 8 * random.integer(1, 9);
+    c.value_dim = 8 * random.integer(1, 9);
+    c.n_rep = random.integer(1, 8);
+    c.n_queries = random.integer(1, random.integer(1, 150));
+    c.position = random.integer(0, 900);
+    c.window = random.integer(1, random.integer(1, 400));
+    c.keep = random.integer(0, random.integer(0, 3) == 0 ? 300 : 70);
+    c.softcap = random.integer(0, 4) == 0 ? 5.0f : 0.0f;
+    c.dtype = GetParam();
+    c.infinite_last_value = random.integer(0, 3) == 0;
+    check(c, random);
+  }
+}
+
+TEST_P(Attention, AKeptStartThatIsNotLeftBehindChangesNothing) {
+  TestRandom random(28);
+  for (const Kernels* kernels : available_kernels()) {
+    const Case c{.n_queries = 90, .position = 20, .dtype = GetParam()};
+    const Sequence s(c, random);
+    const Values expected = whole(*kernels, s, c);
+    std::vector<std::byte> scratch(kScratchBytes);
+    Values out = s.output();
+    AttentionTask task = s.task(0, c.n_queries, out);
+    task.window = 106;  // the last query, at 109, sees keys from 4 on and the 4 kept ones
+    task.keep = 4;
+    kernels->attention(task, scratch.data());
+    EXPECT_EQ(difference(expected, out), "") << kernels->isa;
+  }
+}
+
+TEST_P(Attention, OfQuantisedKeysAndValues) {
+  TestRandom random(29);
+  for (int bits : {4, 8}) {
+    for (int group_size : {32, 64, 128}) {
+      check({.head_dim = 128,
+             .value_dim = group_size,
+             .n_queries = 3,
+             .position = 127,
+             .dtype = GetParam(),
+             .bits = bits,
+             .group_size = group_size},
+            random);
+      check({.head_dim = group_size,
+             .value_dim = 128,
+             .n_queries = 80,
+             .position = 40,
+             .dtype = GetParam(),
+             .bits = bits,
+             .group_size = group_size},
+            random);
+    }
+  }
+  for (int i = 0; i < 30; ++i) {
+    Case c;
+    c.bits = random.integer(0, 1) == 0 ? 4 : 8;
+    c.group_size = 32;
+    c.head_dim = 32 * random.integer(1, 4);
+    c.value_dim = 32 * random.integer(1, 4);
+    c.n_rep = random.integer(1, 8);
+    c.n_queries = random.integer(1, random.integer(1, 90));
+    c.position = random.integer(0, 800);
+    c.window = random.integer(0, 1) * random.integer(1, 400);
+    c.keep = random.integer(0, 70);
+    c.softcap = random.integer(0, 2) == 0 ? 5.0f : 0.0f;
+    c.dtype = GetParam();
     check(c, random);
   }
 }

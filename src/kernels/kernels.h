@@ -33,15 +33,18 @@ struct AttentionTask {
   int64_t n_queries = 0;
   int64_t n_rep = 1;     ///< query heads that share this KV head
   int64_t position = 0;  ///< absolute position of query 0; query i sees keys at most position + i
-  int64_t window = 0;    ///< 0: all keys; else query p sees keys > p − window
+  int64_t window = 0;    ///< 0: all keys; else query p sees keys > p − window, and those below keep
+  int64_t keep = 0;      ///< without a window it has no effect
   float softcap = 0;     ///< 0: none; else score = softcap · tanh(score / softcap)
   int64_t head_dim = 0;
   int64_t value_dim = 0;
   DType dtype = DType::f32;
-  const std::byte* const* blocks = nullptr;  ///< blocks[j]: this layer's part of block j (positions 64j …); entries
-                                             ///< wholly outside every query's window may be null
-  int64_t head_offset = 0;                   ///< bytes from the layer's part to this head's K; its V follows K
-  float* out = nullptr;                      ///< query i, head r at out + i·out_stride + r·value_dim
+  int bits = 0;  ///< of KvLayout, as group_size
+  int group_size = 0;
+  const std::byte* const* blocks = nullptr;  ///< blocks[j]: block j (positions 64j …); entries of which no query sees
+                                             ///< a key may be null
+  int64_t head_offset = 0;  ///< bytes from a block's start to this layer's and head's K; its V follows K
+  float* out = nullptr;     ///< query i, head r at out + i·out_stride + r·value_dim
   int64_t out_stride = 0;
 };
 
@@ -93,18 +96,26 @@ struct Kernels {
 
   // ---- attention
   // Rows (one head of one query) never mix; what a row sees follows from its position alone, so tiles of rows, runs of
-  // queries and threads may be cut anywhere. Per row and block of 64 keys, in ascending order, from o = 0, m = −inf, l
-  // = 0 at the start of a partition: score = fma chain over dims from 0, then the soft-cap; m' = max(m, scores seen);
-  // c = e^(m − m'), p = e^(score − m') (0 where that is below 2^-126), 0 where not seen; l = fma(l, c, Σp), Σ in 8
-  // lanes over the block's slots, each a chain, then l + (l+4), + (l+2), + (l+1); o = o · c, then an fma chain over the
-  // keys seen. Blocks and partitions a row does not see leave it untouched; values it does not see are never
-  // multiplied, not even by 0. Partitions, in ascending order, from the same empty state: M = max(m, m_p); o = fma(o_p,
-  // e^(m_p − M), o · e^(m − M)), l likewise. Out = o / l. head_dim and value_dim are multiples of 8 with a sum of at
-  // most 2,048.
+  // queries and threads may be cut anywhere. What a row sees of a block is one run of keys, or two with a gap between
+  // (the kept start, and the window): then the block is visited twice, the start first. Per row and visit of a block of
+  // 64 keys, in ascending order, from o = 0, m = −inf, l = 0 at the start of a partition: score = fma chain over dims
+  // from 0, then the soft-cap; m' = max(m, scores seen); c = e^(m − m'), p = e^(score − m') (0 where that is below
+  // 2^-126), 0 where not seen; l = fma(l, c, Σp), Σ in 8 lanes over the block's slots, each a chain, then l + (l+4), +
+  // (l+2), + (l+1); o = o · c, then an fma chain over the keys seen. Blocks and partitions a row does not see leave it
+  // untouched; values it does not see are never multiplied, not even by 0. Partitions, in ascending order, from the
+  // same empty state: M = max(m, m_p); o = fma(o_p, e^(m_p − M), o · e^(m − M)), l likewise. Out = o / l. head_dim and
+  // value_dim are multiples of 8 with a sum of at most 2,048.
+
+  // Codes are read as fma((float)code, scale, bias). Written: n = 2^bits − 1; lo, hi the extremes of a group of values
+  // already rounded to dtype; s = max((hi − lo) / n, 1e-7); where |lo| > |hi| edge = lo, else edge = hi and s = −s; q =
+  // rint(edge / s); where q ≠ 0 s = edge / q and bias = edge, else bias = 0; code = rint(clip((x − bias) / s, 0, n));
+  // then s and bias are rounded to dtype. A group that holds NaN gets a scale of NaN. (MLX's affine quantisation.)
 
   /// Stores one token's k [n_kv_heads, head_dim] and v [n_kv_heads, value_dim] at slot [0, 64) of a layer's block part,
-  /// rounded to nearest even.
+  /// rounded to nearest even, then quantised where the layout has codes.
   void (*kv_store)(const KvLayout& layout, std::byte* layer, int64_t slot, const float* k, const float* v);
+  /// The other way: what attention reads there, in float32.
+  void (*kv_load)(const KvLayout& layout, const std::byte* layer, int64_t slot, float* k, float* v);
   /// All partitions of the task, merged, into task.out.
   void (*attention)(const AttentionTask& task, void* scratch);
   /// Floats of one partition's result for a task: for each query and head value_dim outputs, a maximum and a sum.
@@ -112,9 +123,9 @@ struct Kernels {
   /// Partition p (keys [p·256, (p+1)·256)) alone, unnormalised, into `partial`: o [rows, value_dim], m [rows], l
   /// [rows], row = query · n_rep + head.
   void (*attention_partition)(const AttentionTask& task, int64_t p, float* partial, void* scratch);
-  /// Merges partials of partitions [first, first + count), attention_partial_floats apart, into task.out: the same bits
-  /// as `attention` where they are all that some query sees.
-  void (*attention_merge)(const AttentionTask& task, const float* partials, int64_t first, int64_t count);
+  /// Merges partials of `count` partitions (numbers in ascending order), attention_partial_floats apart, into task.out:
+  /// the same bits as `attention` where they are all that some query sees.
+  void (*attention_merge)(const AttentionTask& task, const float* partials, const int64_t* partitions, int64_t count);
 
   // ---- logits
   float (*max)(const float* x, int64_t n);  ///< NaN are passed over; −inf where nothing else is

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -121,6 +122,7 @@ void bench_matmul(Bench& bench) {
 /// Layers' blocks of `positions` keys, far more than a cache holds.
 struct Cache {
   Cache(const KvLayout& layout, int64_t positions, int64_t layers) : blocks_per_layer((positions + 63) / 64) {
+    // Codes need no care; as elements they make scales and biases that are finite too.
     bytes = elements(layout.dtype,
                      layers * blocks_per_layer * layout.layer_bytes() / static_cast<int64_t>(dtype_size(layout.dtype)));
     for (int64_t i = 0; i < layers * blocks_per_layer; ++i) blocks.push_back(bytes.data() + i * layout.layer_bytes());
@@ -130,53 +132,68 @@ struct Cache {
   std::vector<const std::byte*> blocks;
 };
 
+void bench_attention(Bench& bench, const KvLayout& layout, int64_t n_rep) {
+  const int64_t layers = 8, head_dim = layout.head_dim;
+  const Cache cache(layout, 4608, layers);
+  const std::vector<float> q(static_cast<size_t>(512 * n_rep * head_dim), 0.01f);
+  std::vector<float> out(q.size());
+  AttentionTask task{.q = q.data(), .q_stride = n_rep * head_dim, .n_queries = 1, .n_rep = n_rep, .position = 4095};
+  task.head_dim = task.value_dim = head_dim;
+  task.dtype = layout.dtype;
+  task.bits = layout.bits;
+  task.group_size = layout.group_size;
+  task.out = out.data();
+  task.out_stride = n_rep * head_dim;
+  std::vector<float> partials(bench.k.attention_partial_floats(task) * 16);
+  std::vector<int64_t> numbers(16);
+  std::iota(numbers.begin(), numbers.end(), 0);
+  const auto all = [&](int64_t count, auto f) {
+    for (int64_t l = 0; l < count; ++l) {
+      task.blocks = cache.blocks.data() + l * cache.blocks_per_layer;
+      for (int64_t h = 0; h < layout.n_kv_heads; ++h) {
+        task.head_offset = h * layout.head_bytes();
+        f();
+      }
+    }
+  };
+  const std::string format = layout.bits == 0 ? "" : format_text(" {}-bit", layout.bits);
+  const std::string name =
+      format_text("attention {}{} dim {} rep {}", dtype_name(layout.dtype), format, head_dim, n_rep);
+  const double bytes = static_cast<double>(layers * 4096 / 64 * layout.layer_bytes());
+  const double macs = static_cast<double>(layers * layout.n_kv_heads * 4096 * n_rep * 2 * head_dim);
+  bench.time(name + " decode partitions", bytes, macs, [&] {
+    all(layers, [&] {
+      for (int64_t p = 0; p < 16; ++p) {
+        bench.k.attention_partition(task, p,
+                                    partials.data() + p * static_cast<int64_t>(bench.k.attention_partial_floats(task)),
+                                    bench.scratch());
+      }
+      bench.k.attention_merge(task, partials.data(), numbers.data(), 16);
+    });
+  });
+  bench.time(name + " decode whole", bytes, macs,
+             [&] { all(layers, [&] { bench.k.attention(task, bench.scratch()); }); });
+  for (int64_t depth : {0, 4096}) {
+    task.n_queries = 512;
+    task.position = depth;
+    const double pairs = static_cast<double>(512 * depth + 512 * 513 / 2);
+    bench.time(format_text("{} prefill 512 at {}", name, depth), 0,
+               pairs * static_cast<double>(layout.n_kv_heads * n_rep * 2 * head_dim),
+               [&] { all(1, [&] { bench.k.attention(task, bench.scratch()); }); });
+  }
+}
+
 void bench_attention(Bench& bench) {
-  for (DType dtype : {DType::f16, DType::bf16, DType::f32}) {
+  struct Format {
+    DType dtype;
+    int bits;
+  };
+  for (const Format& format : std::initializer_list<Format>{
+           {DType::f16, 0}, {DType::bf16, 0}, {DType::f32, 0}, {DType::bf16, 8}, {DType::bf16, 4}}) {
     for (const auto& [head_dim, n_rep] :
          std::initializer_list<std::pair<int64_t, int64_t>>{{64, 3}, {64, 1}, {128, 4}, {80, 1}, {256, 2}}) {
-      const int64_t layers = 8, n_kv_heads = 3;
-      const KvLayout layout{n_kv_heads, head_dim, head_dim, dtype};
-      const Cache cache(layout, 4608, layers);
-      const std::vector<float> q(static_cast<size_t>(512 * n_rep * head_dim), 0.01f);
-      std::vector<float> out(q.size());
-      AttentionTask task{.q = q.data(), .q_stride = n_rep * head_dim, .n_queries = 1, .n_rep = n_rep, .position = 4095};
-      task.head_dim = task.value_dim = head_dim;
-      task.dtype = dtype;
-      task.out = out.data();
-      task.out_stride = n_rep * head_dim;
-      std::vector<float> partials(bench.k.attention_partial_floats(task) * 16);
-      const auto all = [&](int64_t count, auto f) {
-        for (int64_t l = 0; l < count; ++l) {
-          task.blocks = cache.blocks.data() + l * cache.blocks_per_layer;
-          for (int64_t h = 0; h < n_kv_heads; ++h) {
-            task.head_offset = h * layout.head_bytes();
-            f();
-          }
-        }
-      };
-      const std::string name = format_text("attention {} dim {} rep {}", dtype_name(dtype), head_dim, n_rep);
-      const double bytes = static_cast<double>(layers * 4096 / 64 * layout.layer_bytes());
-      const double macs = static_cast<double>(layers * n_kv_heads * 4096 * n_rep * 2 * head_dim);
-      bench.time(name + " decode partitions", bytes, macs, [&] {
-        all(layers, [&] {
-          for (int64_t p = 0; p < 16; ++p) {
-            bench.k.attention_partition(
-                task, p, partials.data() + p * static_cast<int64_t>(bench.k.attention_partial_floats(task)),
-                bench.scratch());
-          }
-          bench.k.attention_merge(task, partials.data(), 0, 16);
-        });
-      });
-      bench.time(name + " decode whole", bytes, macs,
-                 [&] { all(layers, [&] { bench.k.attention(task, bench.scratch()); }); });
-      for (int64_t depth : {0, 4096}) {
-        task.n_queries = 512;
-        task.position = depth;
-        const double pairs = static_cast<double>(512 * depth + 512 * 513 / 2);
-        bench.time(format_text("{} prefill 512 at {}", name, depth), 0,
-                   pairs * static_cast<double>(n_kv_heads * n_rep * 2 * head_dim),
-                   [&] { all(1, [&] { bench.k.attention(task, bench.scratch()); }); });
-      }
+      if (format.bits != 0 && head_dim % 64 != 0) continue;
+      bench_attention(bench, {3, head_dim, head_dim, format.dtype, format.bits, format.bits == 0 ? 0 : 64}, n_rep);
     }
   }
 }

@@ -12,38 +12,22 @@ constexpr int64_t kMaxQueriesByPartition = 8;
 
 }  // namespace
 
-void AttentionPlan::build(const KvPool& pool, size_t group, std::span<const SpanPlace> places, int64_t n_rep) {
-  layout_ = pool.groups()[group].layout;
-  window_ = pool.groups()[group].window;
+void AttentionPlan::build(size_t group, std::span<const SpanPlace> places, int64_t n_rep) {
   n_rep_ = n_rep;
-  places_.assign(places.begin(), places.end());
-  blocks_.resize(std::max(blocks_.size(), places.size()));
-  row_blocks_.clear();
-  row_slots_.clear();
+  places_.clear();
+  rows_.clear();
   items_.clear();
   merges_.clear();
+  partitions_.clear();
   partial_floats_ = 0;
-  for (size_t p = 0; p < places.size(); ++p) {
-    const SpanPlace& place = places[p];
-    auto& blocks = blocks_[p];
-    blocks.clear();
-    for (const KvPool::BlockId id : place.sequence->blocks(group)) {
-      blocks.push_back(id == KvSequence::kNone ? nullptr : pool.data(group, id));
-    }
-    for (int64_t i = 0; i < place.count; ++i) {
-      const int64_t position = place.position + i;
-      const KvPool::BlockId id = place.sequence->blocks(group)[static_cast<size_t>(position / kKvBlockTokens)];
-      row_blocks_.push_back(pool.data(group, id));
-      row_slots_.push_back(position % kKvBlockTokens);
-    }
-    const int64_t oldest = window_ == 0 ? 0 : std::max<int64_t>(0, place.position - window_ + 1);
-    const int64_t first = oldest / kAttentionPartition;
-    const int64_t count = (place.position + place.count - 1) / kAttentionPartition + 1 - first;
-    if (place.count <= kMaxQueriesByPartition && count > 1) {
-      add_partitions(p, first, count);
-    } else {
-      add_tiles(p);
-    }
+  for (const SpanPlace& span : places) {
+    const KvSequence& s = *span.sequence;
+    const bool coded = s.quantized() || span.being_coded;
+    places_.push_back({span, s.layout_of_group(group, coded), s.window(group), s.keep(group),
+                       s.blocks(group, span.being_coded).data()});
+    const size_t place = places_.size() - 1;
+    for (int64_t i = 0; i < span.count; ++i) rows_.push_back({place, span.position + i});
+    if (span.count > kMaxQueriesByPartition || !add_partitions(place)) add_tiles(place);
   }
   if (merges_.size() > unfinished_size_) {
     unfinished_ = std::make_unique<std::atomic<int64_t>[]>(merges_.size());
@@ -54,47 +38,75 @@ void AttentionPlan::build(const KvPool& pool, size_t group, std::span<const Span
 
 void AttentionPlan::add_tiles(size_t place) {
   // The last tiles see the most keys: start with them, so that no thread is left with a big one at the end.
-  const int64_t tiles = (places_[place].count + kQueryTile - 1) / kQueryTile;
+  const int64_t tiles = (places_[place].span.count + kQueryTile - 1) / kQueryTile;
   for (int64_t tile = tiles - 1; tile >= 0; --tile) {
-    for (int64_t head = 0; head < layout_.n_kv_heads; ++head) items_.push_back({place, head, tile * kQueryTile, -1});
+    for (int64_t head = 0; head < places_[place].layout.n_kv_heads; ++head) {
+      items_.push_back({place, head, tile * kQueryTile, -1});
+    }
   }
 }
 
-void AttentionPlan::add_partitions(size_t place, int64_t first, int64_t count) {
-  const auto rows = static_cast<size_t>(places_[place].count * n_rep_);
-  const size_t floats = rows * static_cast<size_t>(layout_.value_dim + 2);  // outputs, a maximum and a sum each
-  for (int64_t head = 0; head < layout_.n_kv_heads; ++head) {
+// False, and nothing added, where a single partition holds all that the queries see.
+bool AttentionPlan::add_partitions(size_t index) {
+  const Place& place = places_[index];
+  const int64_t oldest = place.window == 0 ? 0 : std::max<int64_t>(0, place.span.position - place.window + 1);
+  const int64_t kept = place.window == 0 ? 0 : (place.keep + kAttentionPartition - 1) / kAttentionPartition;
+  const int64_t end = (place.span.position + place.span.count - 1) / kAttentionPartition + 1;
+  const size_t first = partitions_.size();
+  for (int64_t p = 0; p < std::min(kept, end); ++p) partitions_.push_back(p);
+  for (int64_t p = std::max(kept, oldest / kAttentionPartition); p < end; ++p) partitions_.push_back(p);
+  const auto count = static_cast<int64_t>(partitions_.size() - first);
+  if (count == 1) {
+    partitions_.resize(first);
+    return false;
+  }
+  const auto rows = static_cast<size_t>(place.span.count * n_rep_);
+  const size_t floats = rows * static_cast<size_t>(place.layout.value_dim + 2);  // outputs, a maximum and a sum each
+  for (int64_t head = 0; head < place.layout.n_kv_heads; ++head) {
     const auto merge = static_cast<int>(merges_.size());
     merges_.push_back({first, count, floats, partial_floats_});
     partial_floats_ += floats * static_cast<size_t>(count);
-    for (int64_t i = 0; i < count; ++i) items_.push_back({place, head, first + i, merge});
+    for (int64_t i = 0; i < count; ++i) items_.push_back({index, head, i, merge});
   }
+  return true;
 }
 
-AttentionTask AttentionPlan::task_of(const Layer& layer, size_t place, int64_t kv_head) const {
-  const SpanPlace& where = places_[place];
-  const int64_t q_stride = layout_.n_kv_heads * n_rep_ * layout_.head_dim;
-  const int64_t out_stride = layout_.n_kv_heads * n_rep_ * layout_.value_dim;
+void AttentionPlan::store(int64_t index_in_group, int64_t t, const float* k, const float* v,
+                          const Kernels& kernels) const {
+  const Row& row = rows_[static_cast<size_t>(t)];
+  const Place& place = places_[row.place];
+  kernels.kv_store(place.layout,
+                   place.blocks[row.position / kKvBlockTokens] + index_in_group * place.layout.layer_bytes(),
+                   row.position % kKvBlockTokens, k, v);
+}
+
+AttentionTask AttentionPlan::task_of(const Layer& layer, const Place& place, int64_t kv_head) const {
+  const KvLayout& layout = place.layout;
+  const int64_t q_stride = layout.n_kv_heads * n_rep_ * layout.head_dim;
+  const int64_t out_stride = layout.n_kv_heads * n_rep_ * layout.value_dim;
   AttentionTask task;
-  task.q = layer.q + where.row * q_stride + kv_head * n_rep_ * layout_.head_dim;
+  task.q = layer.q + place.span.row * q_stride + kv_head * n_rep_ * layout.head_dim;
   task.q_stride = q_stride;
-  task.n_queries = where.count;
+  task.n_queries = place.span.count;
   task.n_rep = n_rep_;
-  task.position = where.position;
-  task.window = window_;
+  task.position = place.span.position;
+  task.window = place.window;
+  task.keep = place.keep;
   task.softcap = layer.softcap;
-  task.head_dim = layout_.head_dim;
-  task.value_dim = layout_.value_dim;
-  task.dtype = layout_.dtype;
-  task.blocks = blocks_[place].data();
-  task.head_offset = layer.index_in_group * layout_.layer_bytes() + kv_head * layout_.head_bytes();
-  task.out = layer.out + where.row * out_stride + kv_head * n_rep_ * layout_.value_dim;
+  task.head_dim = layout.head_dim;
+  task.value_dim = layout.value_dim;
+  task.dtype = layout.dtype;
+  task.bits = layout.bits;
+  task.group_size = layout.group_size;
+  task.blocks = place.blocks;
+  task.head_offset = layer.index_in_group * layout.layer_bytes() + kv_head * layout.head_bytes();
+  task.out = layer.out + place.span.row * out_stride + kv_head * n_rep_ * layout.value_dim;
   task.out_stride = out_stride;
   return task;
 }
 
 void AttentionPlan::run_item(const Item& item, const Layer& layer, const Kernels& kernels, void* scratch) {
-  AttentionTask task = task_of(layer, item.place, item.kv_head);
+  AttentionTask task = task_of(layer, places_[item.place], item.kv_head);
   if (item.merge < 0) {
     const int64_t n = std::min(kQueryTile, task.n_queries - item.first);
     task.q += item.first * task.q_stride;
@@ -105,12 +117,13 @@ void AttentionPlan::run_item(const Item& item, const Layer& layer, const Kernels
     return;
   }
   const Merge& merge = merges_[static_cast<size_t>(item.merge)];
+  const int64_t* partitions = partitions_.data() + merge.first;
   float* partials = partials_.get() + merge.offset;
-  const auto index = static_cast<size_t>(item.first - merge.first_partition);
-  kernels.attention_partition(task, item.first, partials + index * merge.floats, scratch);
+  kernels.attention_partition(task, partitions[item.first], partials + static_cast<size_t>(item.first) * merge.floats,
+                              scratch);
   // The last to finish merges; acquire and release make every thread's partials visible to it.
   if (unfinished_[static_cast<size_t>(item.merge)].fetch_sub(1, std::memory_order_acq_rel) == 1) {
-    kernels.attention_merge(task, partials, merge.first_partition, merge.count);
+    kernels.attention_merge(task, partials, partitions, merge.count);
   }
 }
 

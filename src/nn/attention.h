@@ -21,6 +21,7 @@ struct SpanPlace {
   int64_t row = 0;
   int64_t count = 0;
   int64_t position = 0;
+  bool being_coded = false;  ///< in the blocks that the sequence's others are being turned into
 };
 
 /// The plan of one cache group for one pass; the same for every layer of the group.
@@ -29,8 +30,8 @@ struct SpanPlace {
 /// results the thread that finishes last merges in ascending order. Both give the same bits.
 class AttentionPlan {
  public:
-  /// Blocks for all places must be prepared. Keeps pointers into the pool until the next call.
-  void build(const KvPool& pool, size_t group, std::span<const SpanPlace> places, int64_t n_rep);
+  /// Blocks for all places must be prepared. Keeps pointers into their sequences until the next call.
+  void build(size_t group, std::span<const SpanPlace> places, int64_t n_rep);
 
   struct Layer {
     const float* q = nullptr;  ///< [tokens, n_heads · head_dim], scaled and rotated
@@ -40,39 +41,45 @@ class AttentionPlan {
   };
   void run(const Layer& layer, const Kernels& kernels, ThreadPool& threads, ProductRunner& scratch);
 
-  /// Start of the block that takes row t of the pass, and the slot in it.
-  std::byte* block_of_row(int64_t t) const { return row_blocks_[static_cast<size_t>(t)]; }
-  int64_t slot_of_row(int64_t t) const { return row_slots_[static_cast<size_t>(t)]; }
-  const KvLayout& layout() const { return layout_; }
+  /// Stores k and v of row t of the pass.
+  void store(int64_t index_in_group, int64_t t, const float* k, const float* v, const Kernels& kernels) const;
 
  private:
+  /// A place with what its sequence says of the group.
+  struct Place {
+    SpanPlace span;
+    KvLayout layout;
+    int64_t window, keep;
+    const KvPool::BlockId* blocks;  // by absolute block index
+  };
+  struct Row {
+    size_t place;
+    int64_t position;
+  };
   struct Item {
     size_t place;
     int64_t kv_head;
-    int64_t first;  // first query of a tile, or the partition
+    int64_t first;  // first query of a tile, or an index into the merge's partitions
     int merge;      // index into merges_, or −1 for a tile
   };
   struct Merge {
-    int64_t first_partition;
+    size_t first;  // of its partitions in partitions_
     int64_t count;
     size_t floats;  // of one partial
     size_t offset;  // of the first partial in partials_
   };
 
-  AttentionTask task_of(const Layer& layer, size_t place, int64_t kv_head) const;
+  AttentionTask task_of(const Layer& layer, const Place& place, int64_t kv_head) const;
   void add_tiles(size_t place);
-  void add_partitions(size_t place, int64_t first, int64_t count);
+  bool add_partitions(size_t place);
   void run_item(const Item& item, const Layer& layer, const Kernels& kernels, void* scratch);
 
-  KvLayout layout_;
-  int64_t window_ = 0;
   int64_t n_rep_ = 1;
-  std::vector<SpanPlace> places_;
-  std::vector<std::vector<const std::byte*>> blocks_;  // per place, by absolute block index
-  std::vector<std::byte*> row_blocks_;
-  std::vector<int64_t> row_slots_;
+  std::vector<Place> places_;
+  std::vector<Row> rows_;
   std::vector<Item> items_;
   std::vector<Merge> merges_;
+  std::vector<int64_t> partitions_;                     // their numbers, ascending for each merge
   std::unique_ptr<std::atomic<int64_t>[]> unfinished_;  // per merge
   size_t unfinished_size_ = 0;
   size_t partial_floats_ = 0;

@@ -19,6 +19,19 @@ DType kv_type(bool exact, DType checkpoint) {
 
 }  // namespace
 
+/// What one pass takes of a span: all of it, or the part before or after the sequence's first quantised query.
+struct Executor::Piece {
+  const KvSequence* sequence = nullptr;
+  std::span<const int32_t> tokens;
+  Rows rows = Rows::none;
+  int64_t position = 0;  // of the first token
+  bool being_coded = false;
+
+  int64_t rows_wanted() const {
+    return rows == Rows::none ? 0 : rows == Rows::last ? 1 : static_cast<int64_t>(tokens.size());
+  }
+};
+
 /// Buffers of a pass, kept between passes. T: tokens of the pass.
 struct Executor::Workspace {
   AlignedBuffer<float> x;         // [T, hidden] the residual stream
@@ -36,20 +49,23 @@ struct Executor::Workspace {
   std::vector<size_t> angles_of_layer;
   std::vector<AttentionPlan> plans;  // one per cache group
   std::vector<SpanPlace> places;
-  std::vector<int64_t> positions;  // [T]
+  std::vector<int64_t> positions;           // [T]
+  std::vector<int64_t> wanted_rows;         // rows of the pass whose logits are wanted
+  std::vector<Piece> pieces, later_pieces;  // see plan_stages
+  std::vector<float> logits, later_logits;  // of the two passes of a cut span
   std::unique_ptr<ProductRunner> products;
 };
 
 /// One forward pass: the steps of the model in order.
 class Executor::Pass {
  public:
-  Pass(Executor& executor, std::span<const Span> spans)
+  Pass(Executor& executor, std::span<const Piece> pieces)
       : e_(executor),
-        spans_(spans),
+        pieces_(pieces),
         ws_(*executor.workspace_),
         kernels_(executor.kernels_),
         hidden_(executor.spec_.hidden_size) {
-    place_spans();
+    place_pieces();
     reserve();
   }
 
@@ -63,7 +79,7 @@ class Executor::Pass {
   }
 
  private:
-  void place_spans();
+  void place_pieces();
   void reserve();
   void embed();
   void layer(size_t index);
@@ -73,7 +89,7 @@ class Executor::Pass {
   void head(std::vector<float>& logits);
 
   Executor& e_;
-  std::span<const Span> spans_;
+  std::span<const Piece> pieces_;
   Workspace& ws_;
   const Kernels& kernels_;
   const int64_t hidden_;
@@ -82,14 +98,13 @@ class Executor::Pass {
   bool residual_pending_ = false;        // ws_.r waits to be added to ws_.x
 };
 
-void Executor::Pass::place_spans() {
+void Executor::Pass::place_pieces() {
   ws_.places.clear();
   ws_.positions.clear();
-  for (const Span& span : spans_) {
-    const auto n = static_cast<int64_t>(span.tokens.size());
-    const int64_t start = span.sequence->length();
-    ws_.places.push_back({span.sequence, tokens_, n, start});
-    for (int64_t i = 0; i < n; ++i) ws_.positions.push_back(start + i);
+  for (const Piece& piece : pieces_) {
+    const auto n = static_cast<int64_t>(piece.tokens.size());
+    ws_.places.push_back({piece.sequence, tokens_, n, piece.position, piece.being_coded});
+    for (int64_t i = 0; i < n; ++i) ws_.positions.push_back(piece.position + i);
     tokens_ += n;
   }
 }
@@ -109,7 +124,7 @@ void Executor::Pass::reserve() {
   for (size_t g = 0; g < ws_.plans.size(); ++g) {
     const auto first_layer = static_cast<size_t>(e_.kv_pool_->groups()[g].layers.front());
     const AttentionSpec& a = e_.spec_.layers[first_layer].attention;
-    ws_.plans[g].build(*e_.kv_pool_, g, ws_.places, a.n_heads / a.n_kv_heads);
+    ws_.plans[g].build(g, ws_.places, a.n_heads / a.n_kv_heads);
   }
   for (Workspace::Angles& angles : ws_.angles) {
     const size_t half = angles.rope->inv_freq.size();
@@ -125,8 +140,8 @@ void Executor::Pass::reserve() {
 
 void Executor::Pass::embed() {
   int64_t row = 0;
-  for (const Span& span : spans_) {
-    for (const int32_t id : span.tokens) {
+  for (const Piece& piece : pieces_) {
+    for (const int32_t id : piece.tokens) {
       float* x = ws_.x.get() + row++ * hidden_;
       kernels_.dequantize_row(e_.weights_.embedding, id, x);
       if (e_.spec_.embedding_scale != 1.0f) kernels_.scale(x, e_.spec_.embedding_scale, hidden_);
@@ -151,9 +166,7 @@ void Executor::Pass::position_and_store(size_t index, int64_t lo, int64_t hi) {
   const LayerWeights& w = e_.weights_.layers[index];
   const Workspace::Angles& angles = ws_.angles[ws_.angles_of_layer[index]];
   const auto half = static_cast<int64_t>(spec.rope.inv_freq.size());
-  const size_t group = e_.group_of_layer_[index];
-  const AttentionPlan& plan = ws_.plans[group];
-  const int64_t layer_offset = e_.index_in_group_[index] * plan.layout().layer_bytes();
+  const AttentionPlan& plan = ws_.plans[e_.group_of_layer_[index]];
   const int64_t d = spec.head_dim;
   for (int64_t t = lo; t < hi; ++t) {
     float* q = ws_.q.get() + t * spec.q.out;
@@ -168,8 +181,7 @@ void Executor::Pass::position_and_store(size_t index, int64_t lo, int64_t hi) {
     const float* sin = angles.sin.get() + t * half;
     kernels_.rope(q, spec.n_heads, d, half, cos, sin, spec.rope.interleaved, spec.scale);
     kernels_.rope(k, spec.n_kv_heads, d, half, cos, sin, spec.rope.interleaved, 1.0f);
-    kernels_.kv_store(plan.layout(), plan.block_of_row(t) + layer_offset, plan.slot_of_row(t), k,
-                      ws_.v.get() + t * spec.v.out);
+    plan.store(e_.index_in_group_[index], t, k, ws_.v.get() + t * spec.v.out, kernels_);
   }
 }
 
@@ -207,12 +219,11 @@ void Executor::Pass::layer(size_t index) {
 }
 
 void Executor::Pass::head(std::vector<float>& logits) {
-  std::vector<int64_t> wanted;
-  for (size_t s = 0; s < spans_.size(); ++s) {
-    const SpanPlace& place = ws_.places[s];
-    const int64_t end = place.row + place.count;
-    int64_t row = spans_[s].rows == Rows::none ? end : spans_[s].rows == Rows::last ? end - 1 : place.row;
-    for (; row < end; ++row) wanted.push_back(row);
+  std::vector<int64_t>& wanted = ws_.wanted_rows;
+  wanted.clear();
+  for (size_t i = 0; i < pieces_.size(); ++i) {
+    const int64_t end = ws_.places[i].row + ws_.places[i].count;
+    for (int64_t row = end - pieces_[i].rows_wanted(); row < end; ++row) wanted.push_back(row);
   }
   const auto n = static_cast<int64_t>(wanted.size());
   const int64_t vocab = e_.spec_.vocab_size;
@@ -267,16 +278,30 @@ Executor::Executor(ModelSpec spec, Weights weights, const ExecutorOptions& optio
 
 Executor::~Executor() = default;
 
-KvSequence Executor::new_sequence(const KvOptions& options) const { return KvSequence(kv_pool_, options); }
+KvSequence Executor::new_sequence(const KvOptions& options) const {
+  check_kv_options(options, kv_pool_->groups());
+  return KvSequence(kv_pool_, options);
+}
 
-int64_t Executor::kv_bytes(int64_t tokens, const KvOptions&) const {
-  int64_t bytes = 0;
-  for (const KvGroup& group : kv_pool_->groups()) {
-    int64_t held = tokens;  // a window keeps its own positions, a block to roll back, and the rest of two blocks
-    if (group.window > 0) held = std::min(held, group.window + 3 * kKvBlockTokens);
-    bytes += (held + kKvBlockTokens - 1) / kKvBlockTokens * group.block_bytes();
-  }
-  return bytes;
+int64_t Executor::kv_bytes(int64_t tokens, const KvOptions& options) const {
+  const KvSequence sequence = new_sequence(options);
+  const auto& groups = kv_pool_->groups();
+  const auto bytes = [&](int64_t length, bool coded) {
+    int64_t sum = 0;
+    for (size_t g = 0; g < groups.size(); ++g) {
+      int64_t blocks = (length + kKvBlockTokens - 1) / kKvBlockTokens;
+      if (const int64_t window = sequence.window(g); window > 0) {
+        // The kept start, the window's own positions, a block to roll back, and the rest of two blocks.
+        const int64_t kept = (sequence.keep(g) + kKvBlockTokens - 1) / kKvBlockTokens;
+        blocks = std::min(blocks, kept + (window + kKvBlockTokens - 1) / kKvBlockTokens + 3);
+      }
+      sum += blocks * groups[g].block_bytes(coded ? options.bits : 0, options.group_size);
+    }
+    return sum;
+  };
+  // Where codes take the floats' place, both are held for a moment.
+  const int64_t start = sequence.quantized_from();
+  return tokens <= start ? bytes(tokens, false) : bytes(start, false) + bytes(tokens, true);
 }
 
 void Executor::forward(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel) {
@@ -294,9 +319,67 @@ void Executor::forward(std::span<const Span> spans, std::vector<float>& logits, 
   }
   const std::lock_guard lock(mutex_);
   const FloatControl float_control;
-  for (const Span& span : spans) span.sequence->prepare(static_cast<int64_t>(span.tokens.size()));
-  Pass(*this, spans).run(logits, cancel);
+  try {
+    for (const Span& span : spans) span.sequence->prepare(static_cast<int64_t>(span.tokens.size()));
+    plan_stages(spans);
+    run_stages(spans, logits, cancel);
+  } catch (...) {
+    for (const Span& span : spans) span.sequence->abandon();
+    throw;
+  }
   for (const Span& span : spans) span.sequence->commit(static_cast<int64_t>(span.tokens.size()));
+}
+
+// Cuts each span where its sequence's keys and values become codes; the second part is for a second pass. Spans that
+// begin there or beyond are converted here.
+void Executor::plan_stages(std::span<const Span> spans) {
+  Workspace& ws = *workspace_;
+  ws.pieces.clear();
+  ws.later_pieces.clear();
+  for (const Span& span : spans) {
+    KvSequence& s = *span.sequence;
+    const auto n = static_cast<int64_t>(span.tokens.size());
+    const int64_t first = s.length(), from = s.quantized_from();
+    const bool crosses = !s.quantized() && first + n > from;
+    if (!crosses || first >= from) {
+      if (crosses) s.convert(first, kernels_, pool_);
+      ws.pieces.push_back({&s, span.tokens, span.rows, first, crosses});
+      continue;
+    }
+    const auto cut = static_cast<size_t>(from - first);
+    const Rows before = span.rows == Rows::all ? Rows::all : Rows::none;
+    ws.pieces.push_back({&s, span.tokens.first(cut), before, first, false});
+    ws.later_pieces.push_back({&s, span.tokens.subspan(cut), span.rows, from, true});
+  }
+}
+
+void Executor::run_stages(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel) {
+  Workspace& ws = *workspace_;
+  if (ws.later_pieces.empty()) {
+    Pass(*this, ws.pieces).run(logits, cancel);
+    return;
+  }
+  Pass(*this, ws.pieces).run(ws.logits, cancel);
+  for (const Span& span : spans) {
+    KvSequence& s = *span.sequence;
+    const auto n = static_cast<int64_t>(span.tokens.size());
+    const bool cut = !s.quantized() && s.length() < s.quantized_from() && s.length() + n > s.quantized_from();
+    if (cut) s.convert(s.quantized_from(), kernels_, pool_);
+  }
+  Pass(*this, ws.later_pieces).run(ws.later_logits, cancel);
+  // Back into the order of the spans.
+  logits.clear();
+  auto later = ws.later_pieces.begin();
+  auto from = ws.logits.begin(), later_from = ws.later_logits.begin();
+  const auto take = [&](const Piece& piece, auto& rows) {
+    const auto end = rows + piece.rows_wanted() * spec_.vocab_size;
+    logits.insert(logits.end(), rows, end);
+    rows = end;
+  };
+  for (const Piece& piece : ws.pieces) {
+    take(piece, from);
+    if (later != ws.later_pieces.end() && later->sequence == piece.sequence) take(*later++, later_from);
+  }
 }
 
 }  // namespace mlxlm::nn

@@ -62,7 +62,11 @@ class Executor {
 
  private:
   class Pass;
+  struct Piece;
   struct Workspace;
+
+  void plan_stages(std::span<const Span> spans);
+  void run_stages(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel);
 
   ModelSpec spec_;
   Weights weights_;

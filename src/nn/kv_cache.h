@@ -1,14 +1,14 @@
-// Paged keys and values: fixed-size blocks in pools, and the block lists of sequences.
+// Paged keys and values: the block lists of sequences.
 #pragma once
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <vector>
 
-#include "kernels/kv_layout.h"
-#include "nn/spec.h"
+#include "base/thread_pool.h"
+#include "kernels/kernels.h"
+#include "nn/kv_pool.h"
 
 namespace mlxlm::nn {
 
@@ -25,6 +25,9 @@ struct KvOptions {
   bool operator==(const KvOptions&) const = default;
 };
 
+/// Throws Error(invalid_value) where groups of these dimensions cannot be held so.
+void check_kv_options(const KvOptions& options, const std::vector<KvGroup>& groups);
+
 /// Quantised rows of one layer as MLX holds them.
 struct KvCodes {
   std::vector<uint32_t> codes;    ///< [n_kv_heads, n, head_dim · bits / 32]
@@ -32,65 +35,14 @@ struct KvCodes {
   std::vector<std::byte> biases;  ///< as scales
 };
 
-/// Layers that share a block list: the same window, dimensions and format.
-struct KvGroup {
-  KvLayout layout;
-  int64_t window = 0;       ///< 0: keeps everything
-  std::vector<int> layers;  ///< indices into ModelSpec::layers, ascending
-
-  int64_t block_bytes() const { return static_cast<int64_t>(layers.size()) * layout.layer_bytes(); }
-};
-
-/// Groups of a model for one KV type, in order of their first layer.
-std::vector<KvGroup> make_kv_groups(const ModelSpec& spec, DType dtype);
-
-/// Reference-counted blocks of every group, within a byte budget. Thread-safe; the content of a block belongs to the
-/// sequences that hold it.
-class KvPool {
- public:
-  using BlockId = int32_t;
-
-  KvPool(std::vector<KvGroup> groups, int64_t byte_budget);  ///< byte_budget 0: what the system gives
-  ~KvPool();
-  KvPool(const KvPool&) = delete;
-  KvPool& operator=(const KvPool&) = delete;
-
-  const std::vector<KvGroup>& groups() const { return groups_; }
-
-  /// A block with one reference. Its content is unspecified. Throws Error when the budget is spent.
-  BlockId allocate(size_t group);
-  void retain(size_t group, BlockId id);
-  void release(size_t group, BlockId id);
-  int references(size_t group, BlockId id) const;
-  /// All layers of the group, one after another (KvLayout::layer_bytes each). 64-byte aligned.
-  std::byte* data(size_t group, BlockId id) const;
-
-  int64_t byte_budget() const { return byte_budget_; }  ///< 0: none
-  int64_t bytes_in_use() const;
-  int64_t bytes_held() const;  ///< in use, or kept for the next allocation; never above the budget
-  void give_back();            ///< returns to the system what is kept for the next allocation
-
- private:
-  struct Free {
-    void operator()(std::byte* p) const;
-  };
-  struct Pool {
-    std::vector<std::unique_ptr<std::byte, Free>> blocks;
-    std::vector<int> references;
-    std::vector<BlockId> free;
-  };
-
-  const std::vector<KvGroup> groups_;
-  mutable std::mutex mutex_;  // guards what follows
-  std::vector<Pool> pools_;
-  int64_t byte_budget_ = 0;
-  int64_t bytes_in_use_ = 0;
-};
-
 /// One sequence's keys and values: references into its pool. Used by one thread at a time.
+///
+/// A pass calls prepare(n), writes positions [length, length + n) into the blocks, and calls commit(n), or abandon()
+/// when it failed. Where the pass crosses quantized_from(), the positions before are written as elements, then
+/// convert() makes codes of all of them, and the others are written into blocks(group, true).
 class KvSequence {
  public:
-  static constexpr KvPool::BlockId kNone = -1;
+  static constexpr KvPool::BlockId kNone = nullptr;
 
   explicit KvSequence(std::shared_ptr<KvPool> pool, const KvOptions& options = {});  ///< options: checked
   ~KvSequence();
@@ -100,27 +52,40 @@ class KvSequence {
   const KvOptions& options() const { return options_; }
   int64_t length() const { return length_; }     ///< positions stored
   bool quantized() const { return quantized_; }  ///< whether the rows stored are codes now
+  int64_t quantized_from() const;                ///< the first query that reads codes; the largest number: none does
   int64_t bytes() const;                         ///< of the blocks it refers to, shared ones included
   /// Bytes that prepare(n) would newly allocate.
   int64_t bytes_to_prepare(int64_t n) const;
   /// Makes room for positions [length, length + n): allocates blocks, and copies a shared last block before it is
   /// written. length() moves only with commit(). Throws Error when the pool is full; nothing has changed then.
   void prepare(int64_t n);
+  /// Makes codes of the first `n` positions, of which those from length() on are prepared and written.
+  void convert(int64_t n, const Kernels& kernels, ThreadPool& threads);
   /// Counts n prepared positions as stored and lets go of blocks that no window can reach again.
   void commit(int64_t n);
-  /// True when the last n positions can be forgotten with every window still complete.
+  /// Lets go of what prepare() allocated.
+  void abandon();
+  /// True when the last n positions can be forgotten with every window still complete, and what is left is held as the
+  /// next query reads it.
   bool can_trim(int64_t n) const;
   /// Forgets the last n ≤ length positions; forgets everything when can_trim(n) is false. Returns how many it forgot.
   int64_t trim(int64_t n);
   /// Another sequence with the same content, sharing all blocks.
   KvSequence fork() const;
-  /// Drops what is held and shares these full blocks instead: blocks[group][i] holds positions [64i, 64i + 64), kNone
-  /// where no window of a query at `length` reaches. length is a multiple of kKvBlockTokens.
+  /// Drops what is held and shares these full blocks instead, which hold elements: blocks[group][i] holds positions
+  /// [64i, 64i + 64), kNone where no window of a query at `length` reaches. length is a multiple of kKvBlockTokens.
   void adopt(const std::vector<std::vector<KvPool::BlockId>>& blocks, int64_t length);
 
-  /// Block ids of a group by absolute block index; kNone where a window has moved on.
-  const std::vector<KvPool::BlockId>& blocks(size_t group) const { return blocks_[group]; }
+  /// Blocks of a group by absolute block index; kNone where a window has moved on. being_coded: those that a prepared
+  /// pass turns the others into.
+  const std::vector<KvPool::BlockId>& blocks(size_t group, bool being_coded = false) const {
+    return being_coded ? groups_[group].coded : groups_[group].blocks;
+  }
   KvPool& pool() const { return *pool_; }
+  /// How a group's blocks lie: as elements or as codes.
+  KvLayout layout_of_group(size_t group, bool coded) const;
+  int64_t window(size_t group) const;  ///< of this sequence's queries; 0: everything
+  int64_t keep(size_t group) const;    ///< positions that every query sees beside its window
 
   // ---- saving and loading: rows by layer and absolute position
 
@@ -142,12 +107,35 @@ class KvSequence {
   void write_codes(int layer, int64_t first, int64_t n, const KvCodes& k, const KvCodes& v);
 
  private:
+  struct Group {
+    std::vector<KvPool::BlockId> blocks;
+    std::vector<KvPool::BlockId> coded;  // between prepare() and commit() of a pass that crosses quantized_from()
+    int64_t held_from = 0;               // from here on, and below keep, every position is held
+  };
+  /// What prepare(n) has to allocate for one group.
+  struct Need {
+    bool copy_last = false;
+    int64_t blocks = 0;            // more of the present format
+    std::vector<int64_t> coded{};  // block indices
+  };
+  struct LayerPlace {
+    size_t group;
+    int64_t index;  // of the layer in its group
+  };
+
+  Need need(size_t group, int64_t n) const;
   void clear();
-  void make_last_block_own(size_t group);
+  void drop(std::vector<KvPool::BlockId>& blocks, int64_t keep_first);
+  KvPool::BlockId allocate(size_t group, bool coded);
+  int64_t first_needed(size_t group, int64_t position) const;
+  LayerPlace place_of(int layer) const;
+  void check_rows(const char* what, int layer, int64_t first, int64_t n) const;
+  template <typename Visit>
+  void each_code_row(int layer, int64_t first, int64_t n, Visit visit) const;
 
   std::shared_ptr<KvPool> pool_;
   KvOptions options_;
-  std::vector<std::vector<KvPool::BlockId>> blocks_;  // per group
+  std::vector<Group> groups_;
   int64_t length_ = 0;
   bool quantized_ = false;
 };

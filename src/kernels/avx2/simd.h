@@ -98,6 +98,7 @@ MLXLM_INLINE I8 splat_int(int32_t x) { return {_mm256_set1_epi32(x)}; }
 MLXLM_INLINE I8 bits_of(F8 a) { return {_mm256_castps_si256(a.v)}; }
 MLXLM_INLINE F8 from_bits(I8 a) { return {_mm256_castsi256_ps(a.v)}; }
 MLXLM_INLINE I8 operator+(I8 a, I8 b) { return {_mm256_add_epi32(a.v, b.v)}; }
+MLXLM_INLINE I8 operator&(I8 a, I8 b) { return {_mm256_and_si256(a.v, b.v)}; }
 MLXLM_INLINE I8 operator-(I8 a, I8 b) { return {_mm256_sub_epi32(a.v, b.v)}; }
 template <int n>
 MLXLM_INLINE I8 shift_left(I8 a) {
@@ -109,6 +110,16 @@ MLXLM_INLINE I8 shift_right(I8 a) {
   return {_mm256_srai_epi32(a.v, n)};
 }
 MLXLM_INLINE F8 to_float(I8 a) { return {_mm256_cvtepi32_ps(a.v)}; }
+
+/// Eight bytes, each widened.
+MLXLM_INLINE I8 load_u8(const void* p) {
+  return {_mm256_cvtepu8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p)))};
+}
+/// The low byte of each lane, which must hold nothing else.
+MLXLM_INLINE void store_u8(void* p, I8 a) {
+  const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(a.v), _mm256_extracti128_si256(a.v, 1));
+  _mm_storel_epi64(static_cast<__m128i*>(p), _mm_packus_epi16(words, words));
+}
 
 /// Eight codes of `bits` bits as floats, from exactly `bits` bytes.
 template <int bits>

@@ -18,6 +18,7 @@ namespace {
 #include "kernels/generic/rows.inl"
 #include "kernels/generic/logits.inl"
 #include "kernels/generic/float_matmul.inl"
+#include "kernels/generic/kv_rows.inl"
 #include "kernels/generic/attention.inl"
 // clang-format on
 

@@ -1,32 +1,9 @@
-// Attention of one KV head over blocks of 64 keys, and storing keys and values.
+// Attention of one KV head over blocks of 64 keys.
 //
 // A row is one head of one query: row g is head g mod n_rep of query g / n_rep. Rows never mix, and which keys a row
 // sees follows from its query's position alone, so any tiling of rows gives the same bits. Both products of a block are
 // [rows] × [columns] with one ordered chain per element: lanes are tokens in the scores and value dims in the output,
 // so nothing is summed across lanes.
-
-void kv_store(const KvLayout& layout, std::byte* layer, int64_t slot, const float* k, const float* v) {
-  with_element(layout.dtype, [&](auto element) {
-    using Element = decltype(element);
-    constexpr int64_t size = Element::kSize;
-    for (int64_t h = 0; h < layout.n_kv_heads; ++h) {
-      for (int64_t d = 0; d < layout.head_dim; d += 8) {
-        unsigned char lanes[8 * size];
-        Element::store(lanes, load_f32(k + d));
-        for (int64_t i = 0; i < 8; ++i) {
-          std::memcpy(layer + ((d + i) * kKvBlockTokens + slot) * size, lanes + i * size, size);
-        }
-      }
-      layer += layout.head_dim * kKvBlockTokens * size;
-      for (int64_t d = 0; d < layout.value_dim; d += 8) {
-        Element::store(layer + (slot * layout.value_dim + d) * size, load_f32(v + d));
-      }
-      layer += layout.value_dim * kKvBlockTokens * size;
-      k += layout.head_dim;
-      v += layout.value_dim;
-    }
-  });
-}
 
 /// Keys [lo, hi) of a block.
 struct Visible {
@@ -34,11 +11,32 @@ struct Visible {
   MLXLM_INLINE bool empty() const { return lo >= hi; }
 };
 
-/// What a query at `position` sees of `count` keys from `first`.
-MLXLM_INLINE Visible visible_keys(const AttentionTask& task, int64_t position, int64_t first, int64_t count) {
-  const int64_t oldest = task.window == 0 ? 0 : larger(0, position - task.window + 1);
-  return {larger(0, oldest - first), smaller(count, position + 1 - first)};
+/// The runs of keys that a query may see: up to its kept start, and its window. Where they touch, all is in the first.
+enum Visit { kFirstVisit, kSecondVisit };
+
+/// What a query at `position` sees in one visit of `count` keys from `first`.
+MLXLM_INLINE Visible visible_keys(const AttentionTask& task, int64_t position, int64_t first, int64_t count,
+                                  Visit visit) {
+  const int64_t end = smaller(count, position + 1 - first);
+  const int64_t kept = task.keep - first;
+  const int64_t oldest = position - task.window + 1 - first;
+  if (task.window == 0 || (kept > 0 && oldest <= kept)) return {0, visit == kFirstVisit ? end : 0};
+  if (kept <= 0) return {larger(0, oldest), visit == kFirstVisit ? end : 0};
+  if (visit == kFirstVisit) return {0, smaller(kept, end)};
+  return {oldest, end};
 }
+
+/// Steps over the blocks, or the partitions, of `size` keys that no query from `position` on sees.
+struct Walk {
+  int64_t kept;    ///< those below it hold kept keys
+  int64_t oldest;  ///< the first that the window of `position` reaches
+
+  MLXLM_INLINE Walk(const AttentionTask& task, int64_t position, int64_t size)
+      : kept(task.window == 0 ? 0 : (task.keep + size - 1) / size),
+        oldest(task.window == 0 ? 0 : larger(0, position - task.window + 1) / size) {}
+  /// The first to visit from `index` on.
+  MLXLM_INLINE int64_t from(int64_t index) const { return index < kept ? index : larger(index, oldest); }
+};
 
 /// Rows worked on together: 6 rows × 2 vectors, or 3 × 4, of accumulators leave room for the operands in 16 registers.
 constexpr int64_t kRowGroup = 6;
@@ -215,16 +213,16 @@ struct RowTile {
   }
 };
 
-/// One block for all rows of a tile. `next` is the head's part of the block likely read next, or null.
+/// One visit of a block for all rows of a tile. `next` is the head's part of the block likely read next, or null.
 template <class Element>
-MLXLM_INLINE void attend_block(const AttentionTask& task, const RowTile& tile, int64_t block, const std::byte* keys,
-                               const std::byte* values, const std::byte* next) {
+MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, int64_t block, Visit visit,
+                              const std::byte* keys, const std::byte* values, const std::byte* next) {
   const int64_t head_dim = task.head_dim, value_dim = task.value_dim;
   const std::byte* next_values = next == nullptr ? nullptr : next + head_dim * kKvBlockTokens * Element::kSize;
   const auto visible = [&](int64_t row, int64_t count, Visible* see) MLXLM_INLINE_LAMBDA {
     Visible all = {kKvBlockTokens, 0};
     for (int64_t r = 0; r < count; ++r) {
-      see[r] = visible_keys(task, tile.position(task, row + r), block * kKvBlockTokens, kKvBlockTokens);
+      see[r] = visible_keys(task, tile.position(task, row + r), block * kKvBlockTokens, kKvBlockTokens, visit);
       if (see[r].empty()) continue;
       all = {smaller(all.lo, see[r].lo), larger(all.hi, see[r].hi)};
     }
@@ -261,32 +259,64 @@ MLXLM_INLINE void convert(const std::byte* from, int64_t n, float* to, const std
   }
 }
 
+/// One block for all rows of a tile.
+template <class Element>
+MLXLM_NOINLINE void attend_block(const AttentionTask& task, const RowTile& tile, int64_t block, const std::byte* keys,
+                                 const std::byte* values, const std::byte* next) {
+  // Only a block with kept keys can be seen in two runs, and only by rows whose window has left the kept start.
+  const int64_t newest = tile.position(task, tile.rows - 1);
+  const bool two_runs = task.window != 0 && block * kKvBlockTokens < task.keep && newest - task.window + 1 > task.keep;
+  for (int visit = kFirstVisit; visit <= (two_runs ? kSecondVisit : kFirstVisit); ++visit) {
+    visit_block<Element>(task, tile, block, static_cast<Visit>(visit), keys, values,
+                         visit == kFirstVisit ? next : nullptr);
+  }
+}
+
+/// A block of codes for all rows of a tile, by way of its values in float32. `next` as in visit_block.
+template <class Element, int bits>
+MLXLM_INLINE void attend_coded_block(const AttentionTask& task, const RowTile& tile, int64_t block, int64_t tokens,
+                                     const std::byte* start, const std::byte* next) {
+  const int64_t key_groups = task.head_dim / task.group_size, value_groups = task.value_dim / task.group_size;
+  const auto keys = coded_part(start, task.head_dim, bits, key_groups, Element::kSize);
+  const auto values = coded_part(keys.end, task.value_dim, bits, value_groups, Element::kSize);
+  const std::byte* ahead = next == nullptr ? start : next;
+  widen_keys<Element, bits>(keys, task.head_dim, task.group_size, tokens, tile.keys, ahead);
+  widen_values<Element, bits>(values, task.value_dim, task.group_size, tokens, tile.values,
+                              ahead + (values.codes - start));
+  attend_block<F32Element>(task, tile, block, reinterpret_cast<const std::byte*>(tile.keys),
+                           reinterpret_cast<const std::byte*>(tile.values), nullptr);
+}
+
 /// Adds the keys of partition p to the tile's state.
 template <class Element>
 MLXLM_NOINLINE void attend_partition(const AttentionTask& task, const RowTile& tile, int64_t p) {
   constexpr int64_t kBlocks = kAttentionPartition / kKvBlockTokens;
-  const int64_t oldest =
-      tile.position(task, 0) - task.window + 1;  // first key the first row sees, if there is a window
+  const Walk walk(task, tile.position(task, 0), kKvBlockTokens);
   const int64_t newest = tile.position(task, tile.rows - 1);
-  const int64_t first_block = larger(p * kBlocks, task.window == 0 ? 0 : larger(oldest, 0) / kKvBlockTokens);
   const int64_t last_block = newest / kKvBlockTokens;
   const int64_t end_block = smaller((p + 1) * kBlocks, last_block + 1);
   const int64_t key_values = task.head_dim * kKvBlockTokens;
-  for (int64_t block = first_block; block < end_block; ++block) {
+  for (int64_t block = walk.from(p * kBlocks); block < end_block;) {
     const std::byte* keys = task.blocks[block] + task.head_offset;
-    const std::byte* values = keys + key_values * Element::kSize;
-    // The next partition's first block too: the same thread mostly takes it.
-    const std::byte* next = block < last_block ? task.blocks[block + 1] + task.head_offset : nullptr;
-    if (Element::kSize == 4 || tile.rows <= kRowGroup) {
-      attend_block<Element>(task, tile, block, keys, values, next);
-      continue;
-    }
     const int64_t tokens = smaller(kKvBlockTokens, newest + 1 - block * kKvBlockTokens);
-    const std::byte* next_values = next == nullptr ? nullptr : next + key_values * Element::kSize;
-    convert<Element>(keys, key_values, tile.keys, next);
-    convert<Element>(values, tokens * task.value_dim, tile.values, next_values);
-    attend_block<F32Element>(task, tile, block, reinterpret_cast<const std::byte*>(tile.keys),
-                             reinterpret_cast<const std::byte*>(tile.values), nullptr);
+    const int64_t following = walk.from(block + 1);
+    // The next partition's first block too: the same thread mostly takes it.
+    const std::byte* next = following <= last_block ? task.blocks[following] + task.head_offset : nullptr;
+    const std::byte* values = keys + key_values * Element::kSize;
+    if (task.bits == 8) {
+      attend_coded_block<Element, 8>(task, tile, block, tokens, keys, next);
+    } else if (task.bits == 4) {
+      attend_coded_block<Element, 4>(task, tile, block, tokens, keys, next);
+    } else if (Element::kSize == 4 || tile.rows <= kRowGroup) {
+      attend_block<Element>(task, tile, block, keys, values, next);
+    } else {
+      const std::byte* next_values = next == nullptr ? nullptr : next + key_values * Element::kSize;
+      convert<Element>(keys, key_values, tile.keys, next);
+      convert<Element>(values, tokens * task.value_dim, tile.values, next_values);
+      attend_block<F32Element>(task, tile, block, reinterpret_cast<const std::byte*>(tile.keys),
+                               reinterpret_cast<const std::byte*>(tile.values), nullptr);
+    }
+    block = following;
   }
 }
 
@@ -368,8 +398,9 @@ MLXLM_INLINE void merge_row(const RowState& total, const RowState& part, int64_t
 }
 
 MLXLM_INLINE bool sees_partition(const AttentionTask& task, int64_t row, int64_t p) {
-  const int64_t position = task.position + row / task.n_rep;
-  return !visible_keys(task, position, p * kAttentionPartition, kAttentionPartition).empty();
+  const int64_t position = task.position + row / task.n_rep, first = p * kAttentionPartition;
+  return !visible_keys(task, position, first, kAttentionPartition, kFirstVisit).empty() ||
+         !visible_keys(task, position, first, kAttentionPartition, kSecondVisit).empty();
 }
 
 MLXLM_INLINE float* output_row(const AttentionTask& task, int64_t row) {
@@ -381,14 +412,14 @@ MLXLM_INLINE void finish_row(const float* o, float l, int64_t value_dim, float* 
   for (int64_t d = 0; d < value_dim; d += 8) store_f32(out + d, load_f32(o + d) / splat(l));
 }
 
-void attention_merge(const AttentionTask& task, const float* partials, int64_t first, int64_t count) {
+void attention_merge(const AttentionTask& task, const float* partials, const int64_t* partitions, int64_t count) {
   const int64_t floats = static_cast<int64_t>(attention_partial_floats(task));
   for (int64_t row = 0; row < task.n_queries * task.n_rep; ++row) {
     float m, l;
     const RowState total = {output_row(task, row), &m, &l};
     reset(total, 1, task.value_dim);
     for (int64_t i = 0; i < count; ++i) {
-      if (!sees_partition(task, row, first + i)) continue;
+      if (!sees_partition(task, row, partitions[i])) continue;
       merge_row(total, partial_state(task, const_cast<float*>(partials) + i * floats, row), task.value_dim);
     }
     finish_row(total.out, l, task.value_dim, total.out);
@@ -402,9 +433,9 @@ void attention(const AttentionTask& task, void* scratch) {
     tile.state = tiling.take_state(tile.rows, task.value_dim);
     const RowState total = tiling.take_state(tile.rows, task.value_dim);
     reset(total, tile.rows, task.value_dim);
-    const int64_t oldest = task.window == 0 ? 0 : larger(0, tile.position(task, 0) - task.window + 1);
+    const Walk walk(task, tile.position(task, 0), kAttentionPartition);
     const int64_t last = tile.position(task, tile.rows - 1) / kAttentionPartition;
-    for (int64_t p = oldest / kAttentionPartition; p <= last; ++p) {
+    for (int64_t p = walk.from(0); p <= last; p = walk.from(p + 1)) {
       attend(task, tile, p);
       for (int64_t r = 0; r < tile.rows; ++r) {
         if (!sees_partition(task, first + r, p)) continue;

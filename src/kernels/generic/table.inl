@@ -13,6 +13,7 @@
 .softcap = softcap,
 .rope = rope,
 .kv_store = kv_store,
+.kv_load = kv_load,
 .attention = attention,
 .attention_partial_floats = attention_partial_floats,
 .attention_partition = attention_partition,

@@ -119,6 +119,7 @@ MLXLM_INLINE I8 splat_int(int32_t x) { return {vdupq_n_s32(x), vdupq_n_s32(x)}; 
 MLXLM_INLINE I8 bits_of(F8 x) { return {vreinterpretq_s32_f32(x.a), vreinterpretq_s32_f32(x.b)}; }
 MLXLM_INLINE F8 from_bits(I8 x) { return {vreinterpretq_f32_s32(x.a), vreinterpretq_f32_s32(x.b)}; }
 MLXLM_INLINE I8 operator+(I8 x, I8 y) { return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b)}; }
+MLXLM_INLINE I8 operator&(I8 x, I8 y) { return {vandq_s32(x.a, y.a), vandq_s32(x.b, y.b)}; }
 MLXLM_INLINE I8 operator-(I8 x, I8 y) { return {vsubq_s32(x.a, y.a), vsubq_s32(x.b, y.b)}; }
 template <int n>
 MLXLM_INLINE I8 shift_left(I8 x) {
@@ -130,6 +131,17 @@ MLXLM_INLINE I8 shift_right(I8 x) {
   return {vshrq_n_s32(x.a, n), vshrq_n_s32(x.b, n)};
 }
 MLXLM_INLINE F8 to_float(I8 x) { return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)}; }
+
+/// Eight bytes, each widened.
+MLXLM_INLINE I8 load_u8(const void* p) {
+  const uint16x8_t wide = vmovl_u8(vld1_u8(static_cast<const uint8_t*>(p)));
+  return {vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(wide))), vreinterpretq_s32_u32(vmovl_high_u16(wide))};
+}
+/// The low byte of each lane, which must hold nothing else.
+MLXLM_INLINE void store_u8(void* p, I8 x) {
+  const uint16x8_t words = vcombine_u16(vmovn_u32(vreinterpretq_u32_s32(x.a)), vmovn_u32(vreinterpretq_u32_s32(x.b)));
+  vst1_u8(static_cast<uint8_t*>(p), vmovn_u16(words));
+}
 
 /// Eight codes of `bits` bits as floats, from exactly `bits` bytes.
 template <int bits>

@@ -157,6 +157,7 @@ MLXLM_LANE_OP int32_t wrap(uint32_t x) { return static_cast<int32_t>(x); }
 MLXLM_LANE_OP I8 operator+(I8 a, I8 b) {
   MLXLM_LANES(I8, wrap(static_cast<uint32_t>(a.v[i]) + static_cast<uint32_t>(b.v[i])));
 }
+MLXLM_LANE_OP I8 operator&(I8 a, I8 b) { MLXLM_LANES(I8, a.v[i] & b.v[i]); }
 MLXLM_LANE_OP I8 operator-(I8 a, I8 b) {
   MLXLM_LANES(I8, wrap(static_cast<uint32_t>(a.v[i]) - static_cast<uint32_t>(b.v[i])));
 }
@@ -170,6 +171,19 @@ MLXLM_LANE_OP I8 shift_right(I8 a) {
   MLXLM_LANES(I8, a.v[i] >> n);
 }
 MLXLM_LANE_OP F8 to_float(I8 a) { MLXLM_LANES(F8, static_cast<float>(a.v[i])); }
+
+/// Eight bytes, each widened.
+MLXLM_LANE_OP I8 load_u8(const void* p) {
+  unsigned char bytes[8];
+  std::memcpy(bytes, p, sizeof bytes);
+  MLXLM_LANES(I8, bytes[i]);
+}
+/// The low byte of each lane, which must hold nothing else.
+MLXLM_LANE_OP void store_u8(void* p, I8 a) {
+  unsigned char bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<unsigned char>(a.v[i]);
+  std::memcpy(p, bytes, sizeof bytes);
+}
 
 /// Eight codes of `bits` bits as floats, from exactly `bits` bytes.
 template <int bits>
