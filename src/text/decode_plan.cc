@@ -76,6 +76,24 @@ std::array<int16_t, 0x144> byte_level_table() {
   return table;
 }
 
+void replace_all(std::string& text, std::string_view from, std::string_view to) {
+  size_t at = text.find(from);
+  if (at == std::string::npos) return;
+  std::string result;
+  size_t last = 0;
+  for (; at != std::string::npos; at = text.find(from, last)) {
+    result.append(text, last, at - last);
+    result += to;
+    last = at + from.size();
+  }
+  result.append(text, last);
+  text = std::move(result);
+}
+
+void strip_left(std::string& text, std::string_view character, size_t times) {
+  for (size_t i = 0; i < times && text.starts_with(character); ++i) text.erase(0, character.size());
+}
+
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -102,6 +120,42 @@ DecodePlan make_decode_plan(const Json& decoder) {
     plan = DecodePlan{};
   }
   return plan;
+}
+
+void apply_steps(const DecodePlan& plan, bool first, std::string& piece) {
+  for (const DecodePlan::Step& step : plan.steps) {
+    switch (step.kind) {
+      case DecodePlan::Step::Kind::replace:
+        replace_all(piece, step.from, step.to);
+        break;
+      case DecodePlan::Step::Kind::strip:
+        strip_left(piece, step.from, step.left);
+        for (size_t i = 0; i < step.right && piece.ends_with(step.from); ++i) {
+          piece.resize(piece.size() - step.from.size());
+        }
+        break;
+      case DecodePlan::Step::Kind::metaspace:
+        replace_all(piece, step.from, step.drop_in_first && first ? "" : " ");
+        break;
+    }
+  }
+}
+
+std::string token_bytes(const DecodePlan& plan, std::string piece, bool first) {
+  std::string bytes;
+  if (plan.kind == DecodePlan::Kind::byte_level) {
+    append_byte_level(piece, bytes);
+    return bytes;
+  }
+  apply_steps(plan, first, piece);
+  if (const int byte = plan.byte_fallback ? fallback_byte(piece) : -1; byte >= 0) {
+    bytes.assign(1, static_cast<char>(byte));
+  } else {
+    if (!first) bytes = plan.separator;
+    bytes += piece;
+  }
+  if (first) strip_left(bytes, plan.strip_char, plan.strip_left);
+  return bytes;
 }
 
 int fallback_byte(std::string_view token) {

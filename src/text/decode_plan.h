@@ -35,6 +35,12 @@ struct DecodePlan {
 /// `decoder` is the object of tokenizer.json, or null.
 DecodePlan make_decode_plan(const io::Json& decoder);
 
+/// A token of kind `pieces` after the steps; `first`: it begins the text.
+void apply_steps(const DecodePlan& plan, bool first, std::string& piece);
+
+/// What a token adds to the text, as bytes; those of several tokens may make one character. Not for kind `whole`.
+std::string token_bytes(const DecodePlan& plan, std::string piece, bool first);
+
 /// The byte that a "<0xNN>" token stands for, or −1.
 int fallback_byte(std::string_view token);
 

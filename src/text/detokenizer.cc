@@ -8,20 +8,6 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-void replace_all(std::string& text, std::string_view from, std::string_view to) {
-  size_t at = text.find(from);
-  if (at == std::string::npos) return;
-  std::string result;
-  size_t last = 0;
-  for (; at != std::string::npos; at = text.find(from, last)) {
-    result.append(text, last, at - last);
-    result += to;
-    last = at + from.size();
-  }
-  result.append(text, last);
-  text = std::move(result);
-}
-
 }  // namespace
 
 StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens)
@@ -64,7 +50,7 @@ void StreamingDetokenizer::add_token(int32_t id) {
 }
 
 void StreamingDetokenizer::add_piece() {
-  for (const DecodePlan::Step& step : plan_->steps) apply(step);
+  apply_steps(*plan_, first_, piece_);
   if (plan_->byte_fallback) {
     if (const int byte = fallback_byte(piece_); byte >= 0) {
       const char c = static_cast<char>(byte);
@@ -75,27 +61,6 @@ void StreamingDetokenizer::add_piece() {
   }
   if (!first_) segment_ += plan_->separator;
   segment_ += piece_;
-}
-
-void StreamingDetokenizer::apply(const DecodePlan::Step& step) {
-  switch (step.kind) {
-    case DecodePlan::Step::Kind::replace:
-      replace_all(piece_, step.from, step.to);
-      break;
-    case DecodePlan::Step::Kind::strip:
-      strip_piece(step);
-      break;
-    case DecodePlan::Step::Kind::metaspace:
-      replace_all(piece_, step.from, step.drop_in_first && first_ ? "" : " ");
-      break;
-  }
-}
-
-void StreamingDetokenizer::strip_piece(const DecodePlan::Step& step) {
-  for (size_t i = 0; i < step.left && piece_.starts_with(step.from); ++i) piece_.erase(0, step.from.size());
-  for (size_t i = 0; i < step.right && piece_.ends_with(step.from); ++i) {
-    piece_.resize(piece_.size() - step.from.size());
-  }
 }
 
 /// Drops what the decoder strips at the start of the text; `start` is where the new part of the segment begins.

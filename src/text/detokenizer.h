@@ -40,8 +40,6 @@ class StreamingDetokenizer {
 
  private:
   void add_piece();
-  void apply(const DecodePlan::Step& step);
-  void strip_piece(const DecodePlan::Step& step);
   void emit_from(size_t start);
   void decode_whole(bool final);
 
