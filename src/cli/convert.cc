@@ -1,4 +1,12 @@
-// mlxlm convert: a GGUF file becomes a model folder.
+// mlxlm convert: a Hugging Face folder or a GGUF file becomes a model folder.
+#include "mlxlm/convert.h"
+
+#include <array>
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
+
 #include "base/error.h"
 #include "base/format.h"
 #include "cli/command.h"
@@ -7,12 +15,32 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/report.h"
-#include "convert/gguf_convert.h"
+#include "convert/new_folder.h"
+#include "convert/recipes.h"
 
 namespace mlxlm::cli {
 namespace {
 
-constexpr const char* kOnlyGguf = "converting Hugging Face checkpoints is not built yet; use mlx_lm.convert, or --gguf";
+/// "5GB" (10^9), "500MiB" (2^20) or bytes; nullopt for anything else.
+std::optional<int64_t> parse_bytes(std::string_view text) {
+  static constexpr std::array<std::pair<std::string_view, int64_t>, 8> kUnits = {{{"", 1},
+                                                                                  {"B", 1},
+                                                                                  {"KB", 1000},
+                                                                                  {"MB", 1000000},
+                                                                                  {"GB", 1000000000},
+                                                                                  {"KiB", int64_t{1} << 10},
+                                                                                  {"MiB", int64_t{1} << 20},
+                                                                                  {"GiB", int64_t{1} << 30}}};
+  int64_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || number < 1) return std::nullopt;
+  const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
+  for (const auto& [name, factor] : kUnits) {
+    int64_t bytes = 0;
+    if (unit == name && !__builtin_mul_overflow(number, factor, &bytes)) return bytes;
+  }
+  return std::nullopt;
+}
 
 class ConvertCommand : public Command {
  public:
@@ -20,45 +48,98 @@ class ConvertCommand : public Command {
   int run() override;
 
  private:
+  void check() const;
+  ConvertReport convert_folder(const ConvertProgress& progress);
+
+  std::string hf_path_;
   std::string gguf_;
   std::string out_dir_ = "mlx_model";
+  std::string shard_size_ = "5GiB";
+  ConvertOptions options_;
 };
 
 void ConvertCommand::add_options(CLI::App& app) {
   OptionGroup group(app, "Conversion");
-  group.text("--gguf", gguf_, "GGUF file with Q4_0, Q4_1, Q8_0, F16, BF16 or F32 weights").type("FILE").required();
+  group.text("--hf-path,--model", hf_path_, "Model folder: config.json, *.safetensors, tokenizer files").type("DIR");
+  group.text("--gguf", gguf_, "GGUF file with Q4_0, Q4_1, Q8_0, F16, BF16 or F32 weights, instead").type("FILE");
   group.text("--mlx-path", out_dir_, "The new folder").type("DIR").shown_default(out_dir_);
+  group
+      .text("--dtype", options_.dtype,
+            "Type of what is not quantised; default: config.json's torch_dtype, else as it is")
+      .type("float16|bfloat16|float32");
+  group.text("--max-shard-size", shard_size_, "Largest weight file, e.g. 2GB").type("SIZE").shown_default(shard_size_);
+  group.integer("--threads,-t", options_.threads, 0,
+                "Threads; 0: one per core this process may use. Never changes the result");
+
+  OptionGroup quantization(app, "Quantisation");
+  quantization.flag("--quantize,-q", options_.quantize, "Quantise linear layers and embeddings");
+  quantization.integer("--q-bits", options_.q_bits, 2, "Bits per weight: 2, 3, 4, 5, 6 or 8").shown_default("4");
+  quantization.integer("--q-group-size", options_.q_group_size, 32, "Weights that share a scale: 32, 64 or 128")
+      .shown_default("64");
+  quantization.text("--q-mode", options_.q_mode, "Kind of quantisation; only affine is built")
+      .type("MODE")
+      .shown_default(options_.q_mode);
+  quantization.text("--quant-predicate", options_.quant_predicate, "Mixed bits: more for the layers that need them")
+      .type(join(conversion::recipe_names(), "|"));
+  quantization.flag("--dequantize,-d", options_.dequantize, "Turn quantised weights into floats");
+
   static constexpr RefusedFlag kRefused[] = {
-      {"--hf-path", true, kOnlyGguf},
-      {"--model", true, kOnlyGguf},
-      {"--quantize,-q", false, "a GGUF file keeps its own quantisation; leave the flag out"},
-      {"--q-bits", true, "a GGUF file keeps its own quantisation; leave the flag out"},
-      {"--q-group-size", true, "a GGUF file keeps its own quantisation; leave the flag out"},
-      {"--q-mode", true, "a GGUF file keeps its own quantisation; leave the flag out"},
-      {"--quant-predicate", true, "a GGUF file keeps its own quantisation; leave the flag out"},
-      {"--dtype", true, "a GGUF file keeps its own types; leave the flag out"},
-      {"--dequantize,-d", false, "dequantising is not built yet; leave the flag out"},
-      {"--upload-repo", true, "uploads are not built yet; leave the flag out"},
+      {"--upload-repo", true, "uploads are not built yet; upload the folder with 'hf upload'"},
       {"--trust-remote-code", false, "code from a model folder is never run; leave the flag out"},
   };
   add_refused(app, kRefused);
 }
 
+void ConvertCommand::check() const {
+  if (hf_path_.empty() == gguf_.empty()) {
+    throw UsageError(hf_path_.empty() ? "give --hf-path DIR or --gguf FILE" : "give --hf-path or --gguf, not both");
+  }
+  const std::pair<bool, const char*> quantization[] = {{options_.q_bits != 0, "--q-bits"},
+                                                       {options_.q_group_size != 0, "--q-group-size"},
+                                                       {options_.q_mode != "affine", "--q-mode"},
+                                                       {!options_.quant_predicate.empty(), "--quant-predicate"}};
+  for (const auto& [given, name] : quantization) {
+    if (given && !options_.quantize) throw UsageError(format_text("{} needs --quantize", name));
+  }
+  if (gguf_.empty()) return;
+  const std::pair<bool, const char*> for_folders[] = {
+      {options_.quantize, "--quantize"}, {options_.dequantize, "--dequantize"}, {!options_.dtype.empty(), "--dtype"}};
+  for (const auto& [given, name] : for_folders) {
+    if (given) throw UsageError(format_text("{}: a GGUF file keeps its own types; leave the flag out", name));
+  }
+}
+
+ConvertReport ConvertCommand::convert_folder(const ConvertProgress& progress) {
+  options_.progress = progress;
+  conversion::check_new_folder(out_dir_);  // before anything is fetched
+  return convert(resolve_model_folder(hf_path_), out_dir_, options_);
+}
+
 int ConvertCommand::run() {
+  check();
+  const auto shard_bytes = parse_bytes(shard_size_);
+  if (!shard_bytes) {
+    throw UsageError(format_text("--max-shard-size: expected a size like 2GB or 500MiB, got '{}'", shard_size_));
+  }
+  options_.max_shard_bytes = *shard_bytes;
+
   Interrupts interrupts(SecondInterrupt::kills);
   const StopOnInterrupt stop(interrupts);
-  ProgressBar progress("Converting");
-  convert::GgufConvertOptions options;
-  options.progress = [&](int64_t done, int64_t total) {
+  ProgressBar bar("Converting");
+  const auto progress = [&](int64_t done, int64_t total) {
     // Unwinding removes the unfinished folder.
     if (stop.token().stop_requested()) throw_error(ErrorKind::cancelled, "convert: stopped by Ctrl-C");
-    progress.update(done, total);
+    bar.update(done, total);
   };
-  const convert::ConvertReport report = convert::convert_gguf(gguf_, out_dir_, options);
-  progress.clear();
-  write_out(format_text("{}: {} ({} in the GGUF file), {} weights with {} parameters, {}, {} in {} file{}\n",
-                        report.path, report.model_type, report.architecture, report.tensors,
-                        with_commas(report.parameters), report.quantization,
+  const ConvertReport report =
+      gguf_.empty() ? convert_folder(progress)
+                    : convert_gguf(gguf_, out_dir_, {.max_shard_bytes = *shard_bytes, .progress = progress});
+  bar.clear();
+  write_out(format_text("{}: {}{}, {} weights with {} parameters, {}, {:.3f} bits per weight, {} in {} file{}\n",
+                        report.path, report.model_type,
+                        report.architecture.empty() ? "" : format_text(" ({} in the GGUF file)", report.architecture),
+                        report.tensors, with_commas(report.parameters),
+                        report.quantization == "none" ? "not quantised" : report.quantization, report.bits_per_weight,
                         bytes_text(static_cast<double>(report.bytes)), report.shards, report.shards == 1 ? "" : "s"));
   return kExitOk;
 }

@@ -1,7 +1,5 @@
 // Shards, interruption and leftovers; that weights and tokenizers are right is tested with the reference packages, in
 // tests/convert.
-#include "convert/gguf_convert.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +13,9 @@
 #include "base/format.h"
 #include "io/model_folder.h"
 #include "io/test_files.h"
+#include "mlxlm/convert.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 namespace {
 
 using ::testing::HasSubstr;
@@ -88,4 +87,4 @@ TEST(GgufConvert, OutputFolders) {
 }
 
 }  // namespace
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

@@ -12,7 +12,7 @@
 #include "base/format.h"
 #include "io/safetensors.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 namespace {
 
 using io::GgufFile;
@@ -367,4 +367,4 @@ class Planner {
 
 ModelPlan plan_model(const GgufFile& gguf) { return Planner(gguf).plan(); }
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

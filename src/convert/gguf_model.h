@@ -8,7 +8,7 @@
 #include "io/gguf.h"
 #include "io/json.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 
 /// One weight of the new folder.
 struct WeightPlan {
@@ -37,4 +37,4 @@ ModelPlan plan_model(const io::GgufFile& gguf);
 io::Json rope_scaling(const io::GgufFile& gguf, const std::string& architecture, const std::vector<float>& factors,
                       double rope_theta);
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

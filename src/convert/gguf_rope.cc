@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "convert/gguf_model.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 namespace {
 
 using io::GgufFile;
@@ -123,4 +123,4 @@ Json rope_scaling(const GgufFile& gguf, const std::string& architecture, const s
               gguf.path(), key("scaling.type"), type);
 }
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

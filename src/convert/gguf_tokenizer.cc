@@ -10,7 +10,7 @@
 #include "base/format.h"
 #include "convert/gguf_tokenizer_parts.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 namespace {
 
 using io::GgufFile;
@@ -183,4 +183,4 @@ TokenizerPlan plan_tokenizer(const GgufFile& gguf, int64_t context_length) {
   return TokenizerPlanner(gguf, context_length).plan();
 }
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

@@ -9,7 +9,7 @@
 #include "io/gguf.h"
 #include "io/json.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 
 struct TokenizerPlan {
   io::Json tokenizer;  ///< tokenizer.json
@@ -23,4 +23,4 @@ struct TokenizerPlan {
 /// ("llama"). Throws Error naming the key, and Error(unsupported) for other kinds.
 TokenizerPlan plan_tokenizer(const io::GgufFile& gguf, int64_t context_length);
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/format.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 namespace {
 
 using io::GgufFile;
@@ -224,4 +224,4 @@ TokenizerParts sentencepiece_parts(const GgufFile& gguf, const Vocabulary& vocab
   return parts;
 }
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

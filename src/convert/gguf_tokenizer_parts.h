@@ -9,7 +9,7 @@
 #include "io/gguf.h"
 #include "io/json.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 
 /// GGUF's numbers for kinds of tokens.
 enum class TokenType : int64_t { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
@@ -38,4 +38,4 @@ TokenizerParts sentencepiece_parts(const io::GgufFile& gguf, const Vocabulary& v
 /// The text, checked to be UTF-8; `key` names it in the message.
 std::string utf8(const io::GgufFile& gguf, std::string_view text, std::string_view key);
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

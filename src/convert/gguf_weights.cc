@@ -1,44 +1,19 @@
 #include "convert/gguf_weights.h"
 
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <span>
 
 #include "base/error.h"
+#include "convert/floats.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 namespace {
 
 using io::GgufType;
 
 constexpr float kMaxHalf = 65504.0f;
-
-float half_to_float(uint16_t half) {
-  const uint32_t exponent = half >> 10 & 0x1F;
-  const auto mantissa = static_cast<float>(half & 0x3FF);
-  float value = 0;
-  if (exponent == 0x1F) {
-    value = mantissa == 0 ? INFINITY : NAN;
-  } else if (exponent == 0) {
-    value = std::ldexp(mantissa, -24);
-  } else {
-    value = std::ldexp(mantissa + 1024.0f, static_cast<int>(exponent) - 25);
-  }
-  return (half & 0x8000) != 0 ? -value : value;
-}
-
-/// For values that float16 holds exactly.
-uint16_t exact_half(float value) {
-  const auto sign = static_cast<uint16_t>(std::signbit(value) ? 0x8000 : 0);
-  const float magnitude = std::abs(value);
-  if (magnitude < 0x1p-14f) return static_cast<uint16_t>(sign | static_cast<uint16_t>(magnitude * 0x1p24f));
-  int exponent = 0;
-  const float fraction = std::frexp(magnitude, &exponent);  // in [0.5, 1)
-  const auto mantissa = static_cast<uint32_t>(fraction * 2048.0f) - 1024;
-  return static_cast<uint16_t>(sign | static_cast<uint32_t>(exponent + 14) << 10 | mantissa);
-}
 
 uint16_t load_half(const std::byte* p) {
   return static_cast<uint16_t>(std::to_integer<uint32_t>(p[0]) | std::to_integer<uint32_t>(p[1]) << 8);
@@ -92,7 +67,7 @@ float load_float(GgufType type, const std::byte* p) {
     return value;
   }
   const uint16_t bits = load_half(p);
-  return type == GgufType::f16 ? half_to_float(bits) : std::bit_cast<float>(uint32_t{bits} << 16);
+  return type == GgufType::f16 ? half_to_float(bits) : bfloat16_to_float(bits);
 }
 
 DType dense_dtype(const WeightPlan& plan) {
@@ -187,10 +162,10 @@ void append_rows(const OutputTensor& tensor, int64_t begin, int64_t end, std::ve
       if (tensor.info.dtype == DType::f32) {
         append(out, value);
       } else {
-        append(out, exact_half(value));
+        append(out, float_to_half(value));  // exact: checked by half_suffices()
       }
     }
   }
 }
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

@@ -9,7 +9,7 @@
 #include "convert/gguf_model.h"
 #include "io/safetensors_writer.h"
 
-namespace mlxlm::convert {
+namespace mlxlm::conversion {
 
 constexpr int64_t kGgufGroupSize = 32;  ///< weights that share a scale, in GGUF's blocks and in the result
 
@@ -31,4 +31,4 @@ std::vector<OutputTensor> output_tensors(const WeightPlan& plan, const std::stri
 /// Appends the bytes of rows [begin, end) to `out`.
 void append_rows(const OutputTensor& tensor, int64_t begin, int64_t end, std::vector<std::byte>& out);
 
-}  // namespace mlxlm::convert
+}  // namespace mlxlm::conversion

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
@@ -66,6 +67,15 @@ std::span<const std::byte> InputFile::map() const {
 
 void InputFile::unmap(std::span<const std::byte> bytes) noexcept {
   if (!bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
+}
+
+void InputFile::release(std::span<const std::byte> bytes) noexcept {
+  // Whole pages: of those at the edges a neighbour may be in use, and reads them again.
+  static const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto first = reinterpret_cast<uintptr_t>(bytes.data()) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size());
+  // A failure changes nothing but the memory in use.
+  if (end > first) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
 }
 
 std::string temporary_name(const std::string& path) {

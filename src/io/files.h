@@ -24,6 +24,8 @@ class InputFile {
   /// Maps the whole file read-only; empty for an empty file. Undo with unmap().
   std::span<const std::byte> map() const;
   static void unmap(std::span<const std::byte> bytes) noexcept;
+  /// Takes mapped bytes out of resident memory; they are read again when touched. Only for bytes of map().
+  static void release(std::span<const std::byte> bytes) noexcept;
 
  private:
   std::string path_;

@@ -15,6 +15,7 @@ class MappingOnDisk final : public MappedFile {
     bytes_ = InputFile(path).map();
   }
   ~MappingOnDisk() override { InputFile::unmap(bytes_); }
+  void release(std::span<const std::byte> part) const override { InputFile::release(part); }
   MappingOnDisk(const MappingOnDisk&) = delete;
   MappingOnDisk& operator=(const MappingOnDisk&) = delete;
 };

@@ -19,6 +19,8 @@ class MappedFile {
   virtual ~MappedFile() = default;
   const std::string& path() const { return path_; }
   std::span<const std::byte> bytes() const { return bytes_; }
+  /// Takes a part of bytes() out of resident memory; it is read again when touched. Nothing for bytes in memory.
+  virtual void release(std::span<const std::byte>) const {}
 
  protected:
   std::string path_;

@@ -186,16 +186,25 @@ void replace_float_objects(Json& value) {
   }
 }
 
-const std::string& ModelFolder::file_of(const TensorView& tensor) const {
+const SafetensorsFile* ModelFolder::find_file(const TensorView& tensor) const {
   for (const SafetensorsFile& file : files) {
     const auto& all = file.tensors();
     // Tensors lie in file order, so one that belongs here lies between the first and the last.
     if (!all.empty() && !std::less<const TensorView*>()(&tensor, all.data()) &&
         std::less<const TensorView*>()(&tensor, all.data() + all.size())) {
-      return file.path();
+      return &file;
     }
   }
-  return path;
+  return nullptr;
+}
+
+const std::string& ModelFolder::file_of(const TensorView& tensor) const {
+  const SafetensorsFile* file = find_file(tensor);
+  return file == nullptr ? path : file->path();
+}
+
+void ModelFolder::release(const TensorView& tensor, std::span<const std::byte> part) const {
+  if (const SafetensorsFile* file = find_file(tensor)) file->release(part);
 }
 
 std::shared_ptr<const ModelFolder> open_model_folder(const std::string& path) {

@@ -22,6 +22,11 @@ struct ModelFolder {
 
   /// The file that holds a tensor, for messages.
   const std::string& file_of(const TensorView& tensor) const;
+  /// Takes a part of a tensor's data out of resident memory; it is read again when touched.
+  void release(const TensorView& tensor, std::span<const std::byte> part) const;
+
+ private:
+  const SafetensorsFile* find_file(const TensorView& tensor) const;
 };
 
 /// Where the files of a folder come from: the disk, or bytes in memory for tests and fuzzing.

@@ -146,5 +146,17 @@ TEST(ModelFolder, OnDisk) {
   EXPECT_THAT(thrown_by([&] { open_model_folder(temp.file("config.json")); }).message, HasSubstr("got a file"));
 }
 
+TEST(ModelFolder, ReleasedDataIsReadAgain) {
+  const TempFolder temp;
+  for (const auto& [name, text] : base()) write_text_file(temp.file(name), text);
+  for (const auto& folder : {open_model_folder(temp.path()), open_model_folder(FolderInMemory(base()))}) {
+    EXPECT_EQ(value_of(*folder, "b"), 'B');
+    const TensorView& tensor = *folder->tensors.at("b");
+    folder->release(tensor, {tensor.data, tensor.bytes});
+    EXPECT_EQ(value_of(*folder, "a"), 'A');
+    EXPECT_EQ(value_of(*folder, "b"), 'B');
+  }
+}
+
 }  // namespace
 }  // namespace mlxlm::io

@@ -40,6 +40,8 @@ class SafetensorsFile {
   const std::string& path() const { return file_->path(); }
   const std::vector<TensorView>& tensors() const { return tensors_; }  ///< in file order
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  /// As MappedFile::release, of a part of one of this file's tensors.
+  void release(std::span<const std::byte> part) const { file_->release(part); }
 
  private:
   std::shared_ptr<const MappedFile> file_;

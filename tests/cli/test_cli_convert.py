@@ -85,11 +85,37 @@ def test_convert_errors(mlxlm, tmp_path):
     assert "missing.gguf" in mlxlm.fails(1, "convert", "--gguf", tmp_path / "missing.gguf", "--mlx-path", out)
     (tmp_path / "text.gguf").write_text("not a model")
     assert "text.gguf" in mlxlm.fails(1, "convert", "--gguf", tmp_path / "text.gguf", "--mlx-path", out)
-    assert "--gguf" in mlxlm.fails(2, "convert")
+    assert "give --hf-path DIR or --gguf FILE" in mlxlm.fails(2, "convert")
+    assert "not both" in mlxlm.fails(2, "convert", "--gguf", "x", "--hf-path", "y")
     assert not out.exists()
 
 
-@pytest.mark.parametrize("flag", [["--hf-path", "org/name"], ["-q"], ["--q-bits", "4"], ["--dtype", "float16"], ["-d"]])
-def test_reference_convert_flags(mlxlm, flag):
-    message = mlxlm.fails(2, "convert", *flag)
-    assert "unknown" not in message and "required" not in message
+def test_quantise_and_generate(mlxlm, model, tmp_path):
+    dense, again = tmp_path / "dense", tmp_path / "again"
+    done = mlxlm("convert", "--model", model, "--mlx-path", dense, "-d", "--threads", 2, check=0)
+    assert done.out.startswith(f"{dense}: llama, ") and "not quantised, 16.000 bits per weight" in done.out
+    done = mlxlm("convert", "--hf-path", dense, "--mlx-path", again, "-q", "--q-bits", 8, "--q-group-size", 32, check=0)
+    assert "8-bit group 32" in done.out and done.err == ""
+    answer = mlxlm.json("generate", "--model", again, "--prompt", "ab c", "-m", 4)
+    assert answer["generation_tokens"] >= 1
+
+
+@pytest.mark.parametrize("flags, expected", [
+    (["-q"], "--quantize: a GGUF file keeps its own types"), (["-d"], "--dequantize: a GGUF file keeps its own types"),
+    (["--dtype", "float16"], "--dtype: a GGUF file keeps its own types"), (["--q-bits", "4"], "--q-bits needs --quantize"),
+    (["--upload-repo", "x/y"], "uploads are not built yet"), (["--trust-remote-code"], "never run"),
+    (["--max-shard-size", "5XB"], "expected a size like 2GB or 500MiB, got '5XB'"),
+    (["--max-shard-size", "99999999999GB"], "expected a size like 2GB"),
+])
+def test_flags_that_do_not_fit(mlxlm, flags, expected):
+    assert expected in mlxlm.fails(2, "convert", "--gguf", "x.gguf", *flags)
+
+
+def test_values_that_do_not_fit(mlxlm, model, tmp_path):
+    base = ("convert", "--hf-path", model, "--mlx-path", tmp_path / "out")
+    assert "expected one of 2, 3, 4, 5, 6, 8, got 7" in mlxlm.fails(1, *base, "-q", "--q-bits", 7)
+    assert "'mxfp4' is not built yet; supported: affine" in mlxlm.fails(1, *base, "-q", "--q-mode", "mxfp4")
+    assert "mixed_2_6" in mlxlm.fails(1, *base, "-q", "--quant-predicate", "mixed_1_2")
+    assert "got 'int8'" in mlxlm.fails(1, *base, "--dtype", "int8")
+    assert "exists already" in mlxlm.fails(1, "convert", "--hf-path", model, "--mlx-path", model)
+    assert not (tmp_path / "out").exists()

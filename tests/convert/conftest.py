@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 import subprocess
@@ -32,4 +33,34 @@ def convert(program):
         return process.stderr
 
     run.fails = fails
+    return run
+
+
+@pytest.fixture
+def convert_hf(program):
+    """convert_hf(source, folder, flags…): the finished process; convert_hf.fails(…) asserts failure and returns its message."""
+    def run(source, folder, *flags, check=True):
+        command = [program, "convert", "--hf-path", str(source), "--mlx-path", str(folder), *flags]
+        process = subprocess.run(command, capture_output=True, text=True)
+        assert not check or process.returncode == 0, process.stderr
+        return process
+
+    def fails(source, folder, *flags):
+        before = sorted(pathlib.Path(folder).parent.iterdir())
+        process = run(source, folder, *flags, check=False)
+        assert process.returncode == 1, process
+        assert sorted(pathlib.Path(folder).parent.iterdir()) == before, "something was left behind"
+        return process.stderr
+
+    run.fails = fails
+    return run
+
+
+@pytest.fixture
+def generate(program):
+    """generate(folder): what the command prints with --json for a few greedy tokens."""
+    def run(folder):
+        command = [program, "generate", "--model", str(folder), "--json", "--prompt", "jump", "-m", "8"]
+        return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
     return run

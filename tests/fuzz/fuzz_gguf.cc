@@ -39,11 +39,11 @@ void attempt(const Action& action) {
 }
 
 void repack(const io::GgufFile& file) {
-  const convert::ModelPlan plan = convert::plan_model(file);
-  for (const convert::WeightPlan& weight : plan.weights) {
-    for (const convert::OutputTensor& tensor : convert::output_tensors(weight, file.path())) {
+  const conversion::ModelPlan plan = conversion::plan_model(file);
+  for (const conversion::WeightPlan& weight : plan.weights) {
+    for (const conversion::OutputTensor& tensor : conversion::output_tensors(weight, file.path())) {
       std::vector<std::byte> bytes;
-      convert::append_rows(tensor, 0, weight.rows(), bytes);
+      conversion::append_rows(tensor, 0, weight.rows(), bytes);
       require(bytes.size() == tensor.info.bytes());
     }
   }
@@ -67,7 +67,7 @@ int run(const uint8_t* data, size_t size) {
     check_tensors(file, mapped->bytes());
     read_every_key(file);
     attempt([&] { repack(file); });
-    attempt([&] { convert::plan_tokenizer(file, 512).tokenizer.dump(); });
+    attempt([&] { conversion::plan_tokenizer(file, 512).tokenizer.dump(); });
   });
   return 0;
 }

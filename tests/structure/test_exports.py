@@ -5,9 +5,9 @@ import re
 import subprocess
 import unittest
 
-INTERNAL = re.compile(r"^mlxlm::(engine|text|io|nn|models|kernels|sampling|convert|server|cli|base|tensor)::")
+INTERNAL = re.compile(r"^mlxlm::(engine|text|io|nn|models|kernels|sampling|conversion|server|cli|base|tensor)::")
 TYPE_INFO = re.compile(r"^(typeinfo|typeinfo name|vtable) for ")
-EXPECTED = ("mlxlm::version()", "mlxlm::load(", "mlxlm::generate(", "mlxlm::stream_generate(",
+EXPECTED = ("mlxlm::version()", "mlxlm::load(", "mlxlm::generate(", "mlxlm::stream_generate(", "mlxlm::convert(",
             "mlxlm::Tokenizer::encode(", "mlxlm::Model::info() const", "mlxlm::PromptCache::trim(",
             "mlxlm::TokenStream::begin()")
 
