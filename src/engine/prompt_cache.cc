@@ -9,8 +9,10 @@ namespace mlxlm {
 namespace {
 
 void check_options(const nn::ModelSpec& spec, const PromptCacheOptions& options) {
-  if (options.max_kv_size < 0) {
-    throw_invalid("max_kv_size: expected 0 (keep everything) or more positions, got {}", options.max_kv_size);
+  constexpr int64_t kMost = 0x7fffffff;  // what a cache file holds
+  if (options.max_kv_size < 0 || options.max_kv_size > kMost) {
+    throw_invalid("max_kv_size: expected 0 (keep everything) or up to {} positions, got {}", kMost,
+                  options.max_kv_size);
   }
   if (options.max_kv_size > 0 && (options.keep < 0 || options.keep >= options.max_kv_size)) {
     throw_invalid("keep: expected 0 or more positions and fewer than max_kv_size ({}), got {}", options.max_kv_size,
@@ -35,12 +37,20 @@ void check_options(const nn::ModelSpec& spec, const PromptCacheOptions& options)
   }
 }
 
+nn::KvOptions kv_options(const PromptCacheOptions& options) {
+  return {.max_size = options.max_kv_size,
+          .keep = options.keep,
+          .bits = options.kv_bits,
+          .group_size = options.kv_group_size,
+          .quantized_start = options.quantized_kv_start};
+}
+
 }  // namespace
 
 PromptCache::PromptCache(const Model& model, const PromptCacheOptions& options) {
   auto impl = model.shared_impl();
   check_options(impl->executor().spec(), options);
-  nn::KvSequence kv = impl->executor().new_sequence();
+  nn::KvSequence kv = impl->executor().new_sequence(kv_options(options));
   state_ =
       std::make_unique<State>(State{.model = std::move(impl), .kv = std::move(kv), .options = options, .tokens = {}});
 }
@@ -54,16 +64,7 @@ int64_t PromptCache::size() const { return state_->size(); }
 const std::vector<int32_t>& PromptCache::tokens() const { return state_->tokens; }
 const PromptCacheOptions& PromptCache::options() const { return state_->options; }
 
-int64_t PromptCache::bytes() const {
-  int64_t bytes = 0;
-  const auto& groups = state_->kv.pool().groups();
-  for (size_t g = 0; g < groups.size(); ++g) {
-    const auto& blocks = state_->kv.blocks(g);
-    const auto held = std::count_if(blocks.begin(), blocks.end(), [](auto id) { return id != nn::KvSequence::kNone; });
-    bytes += held * groups[g].block_bytes();
-  }
-  return bytes;
-}
+int64_t PromptCache::bytes() const { return state_->kv.bytes(); }
 
 PromptCache PromptCache::fork() const {
   if (state_->in_use) throw_invalid("PromptCache::fork: a generation is using this cache; finish or destroy it first");
