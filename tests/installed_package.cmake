@@ -45,7 +45,7 @@ try(answer "..")
 try(chat ".." "Is the package whole?")
 try(sampling "^token [0-9]+, log-probability -.*; most likely: .*\nown sampler: .")
 try(processors "^free: .*\nconstrained: (yes|no), it is 1?[0-9] degrees\n$")
-try(caches "^([0-9]+) tokens in [0-9]+ bytes, saved.*[0-9]+ tokens from the cache: What.*[0-9]+ tokens from the cache: Who"
+try(caches "^([0-9]+) tokens in [0-9]+ bytes, saved.* What was.* \\[857 tokens were.* Who wrote.* \\[857 tokens were"
     ${work}/cache.safetensors)
 # With itself as the draft model every guess is right.
 try(speculation "^plain: 0 of 0 .*\nprompt lookup: [0-9]+ of [0-9]+ .*\ndraft model: ([1-9][0-9]*) of [0-9]+ guesses right")
