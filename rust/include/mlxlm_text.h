@@ -1,11 +1,11 @@
-/* The C ABI of rust/: Hugging Face tokenizers and Jinja templates.
+/* The C ABI of rust/: Hugging Face tokenizers, Jinja templates, and grammars.
  *
  * Conventions
  * - Text is UTF-8 with an explicit length and may contain NUL bytes. Invalid UTF-8 is reported, never read past.
  * - Functions that can fail return an MlxlmStatus and, unless it is MLXLM_OK, put a message in *error.
  * - What a function hands out (strings, id lists, handles) is freed with the matching _free function; freeing an empty
  *   value or a null handle does nothing.
- * - Handles are immutable and may be used from many threads at once.
+ * - Handles are immutable and may be used from many threads at once; a grammar's state belongs to one at a time.
  * - Nothing here prints, aborts or unwinds into the caller: a fault inside is MLXLM_FAULT. */
 #ifndef MLXLM_TEXT_H_
 #define MLXLM_TEXT_H_
@@ -19,7 +19,7 @@ extern "C" {
 
 typedef enum MlxlmStatus {
   MLXLM_OK = 0,
-  MLXLM_INVALID = 1, /* malformed input: JSON, UTF-8, template syntax, or a template that failed */
+  MLXLM_INVALID = 1, /* malformed input: JSON, UTF-8, template or grammar syntax, or a template that failed */
   MLXLM_RAISED = 2,  /* the template called raise_exception; the message is the template's own */
   MLXLM_FAULT = 3    /* a fault inside a crate */
 } MlxlmStatus;
@@ -78,6 +78,41 @@ typedef struct MlxlmClock {
 /* Renders with the members of a JSON object as variables. Work is bounded in proportion to the size of the JSON. */
 MlxlmStatus mlxlm_template_render(const MlxlmTemplate* chat_template, const char* json, size_t size, MlxlmClock clock,
                                   MlxlmString* out, MlxlmString* error);
+
+/* The tokens of a tokenizer as bytes, prepared for grammars: a handle takes tens of milliseconds to make and is meant to
+ * be kept. Grammars may outlive it. */
+typedef struct MlxlmGrammarVocabulary MlxlmGrammarVocabulary;
+/* A grammar and how much of a text it has read. */
+typedef struct MlxlmGrammar MlxlmGrammar;
+
+/* Token i has the bytes from ends[i - 1] (0 for the first) to ends[i]; none: it is never admitted. special[i] is not 0
+ * where a token is a marker and no text: a grammar admits it only by name, <name> or <[id]> in Lark. `tokenizer`, or
+ * null: where a grammar leaves one text, only the tokens that the tokenizer cuts it into are admitted; it must add
+ * nothing to a text it encodes. */
+MlxlmStatus mlxlm_grammar_vocabulary_new(const char* bytes, const size_t* ends, const uint8_t* special, size_t n_tokens,
+                                         const MlxlmTokenizer* tokenizer, MlxlmGrammarVocabulary** out,
+                                         MlxlmString* error);
+void mlxlm_grammar_vocabulary_free(MlxlmGrammarVocabulary* vocabulary);
+
+typedef enum MlxlmGrammarKind {
+  MLXLM_GRAMMAR_JSON_SCHEMA = 0,
+  MLXLM_GRAMMAR_REGEX = 1, /* the whole text matches */
+  MLXLM_GRAMMAR_LARK = 2,  /* in the dialect of llguidance */
+  MLXLM_GRAMMAR_CHOICE = 3 /* a JSON array of texts */
+} MlxlmGrammarKind;
+
+/* Compiles a grammar. Sources over 1 MiB and grammars that grow too large are MLXLM_INVALID. */
+MlxlmStatus mlxlm_grammar_new(const MlxlmGrammarVocabulary* vocabulary, MlxlmGrammarKind kind, const char* source,
+                              size_t size, MlxlmGrammar** out, MlxlmString* error);
+void mlxlm_grammar_free(MlxlmGrammar* grammar);
+/* An independent copy. */
+MlxlmStatus mlxlm_grammar_clone(const MlxlmGrammar* grammar, MlxlmGrammar** out, MlxlmString* error);
+/* Reads the next token; MLXLM_INVALID where the grammar does not admit it. */
+MlxlmStatus mlxlm_grammar_accept(MlxlmGrammar* grammar, uint32_t id, MlxlmString* error);
+/* Bit id % 32 of words[id / 32] is 1 where the token is admitted next; other bits are 0. *may_end: 1 where the text may
+ * end here. MLXLM_INVALID where the grammar is too ambiguous to say. */
+MlxlmStatus mlxlm_grammar_mask(MlxlmGrammar* grammar, uint32_t* words, size_t n_words, int32_t* may_end,
+                               MlxlmString* error);
 
 #ifdef __cplusplus
 }

@@ -1,16 +1,17 @@
 //! Hugging Face tokenizers behind the C ABI.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
 use crate::abi::{borrow_slice, borrow_text, guard, guard_value, put, Failure, OwnedIds, OwnedText, Status};
 use crate::model::FastModel;
 
-type Tokenizer = TokenizerImpl<FastModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
+pub type Tokenizer =
+    TokenizerImpl<FastModel, NormalizerWrapper, PreTokenizerWrapper, PostProcessorWrapper, DecoderWrapper>;
 
 pub struct Handle {
-    inner: Tokenizer,
+    inner: Arc<Tokenizer>,
     id_bound: OnceLock<u32>,
 }
 
@@ -20,7 +21,11 @@ impl Handle {
         // A training leftover: an engine wants every token of its prompt, and no padding.
         inner.with_truncation(None).map_err(|error| Failure::invalid(error.to_string()))?;
         inner.with_padding(None);
-        Ok(Handle { inner, id_bound: OnceLock::new() })
+        Ok(Handle { inner: Arc::new(inner), id_bound: OnceLock::new() })
+    }
+
+    pub fn share(&self) -> Arc<Tokenizer> {
+        self.inner.clone()
     }
 
     /// One past the largest id. The vocabulary is a map, so holes are possible and only a walk finds them; as long as

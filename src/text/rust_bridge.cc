@@ -3,28 +3,21 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "text/rust_values.h"
 
 namespace mlxlm::text {
 namespace {
 
-/// An owned string of the C ABI.
-struct RustString : MlxlmString {
-  RustString() : MlxlmString{nullptr, 0, 0} {}
-  ~RustString() { mlxlm_string_free(this); }
-  RustString(const RustString&) = delete;
-  RustString& operator=(const RustString&) = delete;
-  std::string str() const { return size == 0 ? std::string() : std::string(data, size); }
-};
+void require_ids(std::span<const int32_t> ids) {
+  const auto negative = std::find_if(ids.begin(), ids.end(), [](int32_t id) { return id < 0; });
+  if (negative != ids.end()) {
+    throw_invalid("token ids: expected non-negative ids, got {} at index {}", *negative, negative - ids.begin());
+  }
+}
 
-struct RustIds : MlxlmIds {
-  RustIds() : MlxlmIds{nullptr, 0, 0} {}
-  ~RustIds() { mlxlm_ids_free(this); }
-  RustIds(const RustIds&) = delete;
-  RustIds& operator=(const RustIds&) = delete;
-};
+}  // namespace
 
-/// `action` says what was being done, for the message.
-void check(MlxlmStatus status, const RustString& error, const std::string& where, const char* action) {
+void check_rust(MlxlmStatus status, const RustString& error, const std::string& where, const char* action) {
   switch (status) {
     case MLXLM_OK:
       return;
@@ -38,27 +31,19 @@ void check(MlxlmStatus status, const RustString& error, const std::string& where
   throw_error(ErrorKind::internal, "{}: {}: fault in the text library: {}", where, action, error.str());
 }
 
-void require_ids(std::span<const int32_t> ids) {
-  const auto negative = std::find_if(ids.begin(), ids.end(), [](int32_t id) { return id < 0; });
-  if (negative != ids.end()) {
-    throw_invalid("token ids: expected non-negative ids, got {} at index {}", *negative, negative - ids.begin());
-  }
-}
-
-}  // namespace
-
 HfTokenizer::HfTokenizer(std::string_view json, std::string where) : where_(std::move(where)) {
   RustString error;
   MlxlmTokenizer* handle = nullptr;
-  check(mlxlm_tokenizer_new(json.data(), json.size(), &handle, &error), error, where_, "not a usable tokenizer.json");
+  check_rust(mlxlm_tokenizer_new(json.data(), json.size(), &handle, &error), error, where_,
+             "not a usable tokenizer.json");
   handle_.reset(handle);
 }
 
 std::vector<int32_t> HfTokenizer::encode(std::string_view text, bool add_special_tokens) const {
   RustString error;
   RustIds ids;
-  check(mlxlm_tokenizer_encode(handle_.get(), text.data(), text.size(), add_special_tokens, &ids, &error), error,
-        where_, "encoding text");
+  check_rust(mlxlm_tokenizer_encode(handle_.get(), text.data(), text.size(), add_special_tokens, &ids, &error), error,
+             where_, "encoding text");
   return std::vector<int32_t>(ids.data, ids.data + ids.size);
 }
 
@@ -67,9 +52,9 @@ std::string HfTokenizer::decode(std::span<const int32_t> ids, bool skip_special_
   const std::vector<uint32_t> unsigned_ids(ids.begin(), ids.end());
   RustString error;
   RustString text;
-  check(mlxlm_tokenizer_decode(handle_.get(), unsigned_ids.data(), unsigned_ids.size(), skip_special_tokens, &text,
-                               &error),
-        error, where_, "decoding tokens");
+  check_rust(mlxlm_tokenizer_decode(handle_.get(), unsigned_ids.data(), unsigned_ids.size(), skip_special_tokens, &text,
+                                    &error),
+             error, where_, "decoding tokens");
   return text.str();
 }
 
@@ -101,15 +86,15 @@ int32_t HfTokenizer::vocab_size() const { return static_cast<int32_t>(mlxlm_toke
 std::string HfTokenizer::decoder_json() const {
   RustString error;
   RustString json;
-  check(mlxlm_tokenizer_decoder_json(handle_.get(), &json, &error), error, where_, "reading the decoder");
+  check_rust(mlxlm_tokenizer_decoder_json(handle_.get(), &json, &error), error, where_, "reading the decoder");
   return json.str();
 }
 
 JinjaTemplate::JinjaTemplate(std::string_view source, std::string where) : where_(std::move(where)) {
   RustString error;
   MlxlmTemplate* handle = nullptr;
-  check(mlxlm_template_new(source.data(), source.size(), &handle, &error), error, where_,
-        "the chat template does not compile");
+  check_rust(mlxlm_template_new(source.data(), source.size(), &handle, &error), error, where_,
+             "the chat template does not compile");
   handle_.reset(handle);
 }
 
@@ -117,8 +102,8 @@ std::string JinjaTemplate::render(std::string_view variables_json, std::optional
   const MlxlmClock clock{fixed_time.has_value(), fixed_time.value_or(0)};
   RustString error;
   RustString text;
-  check(mlxlm_template_render(handle_.get(), variables_json.data(), variables_json.size(), clock, &text, &error), error,
-        where_, "the chat template failed");
+  check_rust(mlxlm_template_render(handle_.get(), variables_json.data(), variables_json.size(), clock, &text, &error),
+             error, where_, "the chat template failed");
   return text.str();
 }
 

@@ -29,6 +29,7 @@ class HfTokenizer {
   int32_t vocab_size() const;
   std::string decoder_json() const;
   const std::string& where() const { return where_; }
+  const MlxlmTokenizer* handle() const { return handle_.get(); }
 
  private:
   struct Deleter {

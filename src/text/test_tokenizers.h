@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "io/json.h"
 
@@ -69,6 +70,35 @@ inline io::Json bpe_model(const std::vector<std::string>& tokens, bool byte_fall
 
 inline io::Json byte_level() {
   return io::Json{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+}
+
+/// GPT-2's characters for the bytes 0 to 255, in order: the smallest vocabulary that spells every text.
+inline std::vector<std::string> byte_alphabet() {
+  std::vector<std::string> characters;
+  unsigned next = 0x100;
+  for (unsigned byte = 0; byte < 0x100; ++byte) {
+    const bool printable = (byte >= '!' && byte <= '~') || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    const unsigned code = printable ? byte : next++;
+    std::string character;
+    if (code < 0x80) {
+      character.push_back(static_cast<char>(code));
+    } else {
+      character.push_back(static_cast<char>(0xC0 | code >> 6));
+      character.push_back(static_cast<char>(0x80 | (code & 0x3F)));
+    }
+    characters.push_back(character);
+  }
+  return characters;
+}
+
+/// The tokens "<0x00>" to "<0xFF>".
+inline std::vector<std::string> fallback_bytes() {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  std::vector<std::string> tokens;
+  for (size_t byte = 0; byte < 0x100; ++byte) {
+    tokens.push_back(std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">");
+  }
+  return tokens;
 }
 
 /// Llama 2's decoder; without `strip` it is Gemma's.

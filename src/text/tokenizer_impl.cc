@@ -95,6 +95,12 @@ TokenizerImpl::TokenizerImpl(const std::string& folder)
   if (const auto eos = id_of(hf_, context_.special_tokens, "eos_token")) eos_token_ids_.push_back(*eos);
 }
 
+const GrammarVocabulary& TokenizerImpl::grammar_vocabulary() const {
+  std::call_once(grammar_vocabulary_once_,
+                 [this] { grammar_vocabulary_ = std::make_unique<const GrammarVocabulary>(hf_, plan_); });
+  return *grammar_vocabulary_;
+}
+
 std::string TokenizerImpl::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {
   if (plan_.kind == DecodePlan::Kind::whole) return hf_.decode(ids, skip_special_tokens);
   StreamingDetokenizer detokenizer(hf_, plan_, skip_special_tokens);

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -11,6 +13,7 @@
 #include "mlxlm/tokenizer.h"
 #include "text/chat_template.h"
 #include "text/decode_plan.h"
+#include "text/grammar_bridge.h"
 #include "text/rust_bridge.h"
 
 namespace mlxlm::text {
@@ -28,6 +31,9 @@ class TokenizerImpl {
   std::optional<int32_t> bos_token_id() const { return bos_token_id_; }
   const std::vector<int32_t>& eos_token_ids() const { return eos_token_ids_; }
 
+  /// For grammars; made at the first call, which takes tens of milliseconds for 50,000 tokens.
+  const GrammarVocabulary& grammar_vocabulary() const;
+
   std::string decode(std::span<const int32_t> ids, bool skip_special_tokens) const;
   std::string render(std::string_view messages_json, const ChatTemplateOptions& options,
                      std::optional<int64_t> fixed_time = std::nullopt) const;
@@ -39,6 +45,8 @@ class TokenizerImpl {
   ChatTemplateContext context_;
   std::optional<int32_t> bos_token_id_;
   std::vector<int32_t> eos_token_ids_;  // sorted
+  mutable std::once_flag grammar_vocabulary_once_;
+  mutable std::unique_ptr<const GrammarVocabulary> grammar_vocabulary_;
 };
 
 }  // namespace mlxlm::text
