@@ -18,15 +18,17 @@ namespace mlxlm {
 /// argmax(logprob / temp + Gumbel(seed, position, id)), which is an exact draw from the tempered distribution.
 struct SamplerOptions {
   float temp = 0.0f;             ///< 0: greedy, and nothing below applies
-  float top_p = 0.0f;            ///< (0, 1): keep the smallest set of most likely tokens with this mass; else off
+  float top_p = 0.0f;            ///< (0, 1): keep the smallest set of most likely tokens with this mass, and those
+                                 ///< as likely as its last; 0 and 1: off
   float min_p = 0.0f;            ///< drop tokens less likely than min_p times the most likely; 0: off
   int min_tokens_to_keep = 1;    ///< min_p leaves at least this many
-  int top_k = 0;                 ///< keep the k most likely; 0: off
+  int top_k = 0;                 ///< keep the k most likely, lower ids first among equals; 0: off
   float xtc_probability = 0.0f;  ///< chance, at each position, of removing all but the least likely of the tokens above
                                  ///< xtc_threshold; 0: off
   float xtc_threshold = 0.1f;    ///< a probability in (0, 0.5]
-  /// Ids that XTC never removes. none: the newline's tokens and every EOS id, where a tokenizer is at hand.
-  std::optional<std::vector<int32_t>> xtc_special_tokens{};
+  std::vector<int32_t> xtc_special_tokens{};  ///< ids that XTC never removes
+  /// The newline's tokens and every EOS id are exempt too, where the model's tokenizer is at hand.
+  bool xtc_exempt_newline_and_eos = true;
 };
 
 /// The randomness of one position of one request: pure functions of (seed, position), so a sampler that draws from it
@@ -45,8 +47,9 @@ struct SamplingContext {
 /// each emitted token, in order.
 using SamplerFunction = std::function<int32_t(std::span<const float> logprobs, const SamplingContext& context)>;
 
-/// The built-in sampler as a function. Throws Error(invalid_value) for options out of range; top_k is compared with the
-/// vocabulary at the first call.
+/// The built-in sampler as a function: it chooses what the built-in sampler chooses. Throws Error(invalid_value) for
+/// options out of range; what depends on the vocabulary (top_k, xtc_special_tokens) is checked when it is called. A
+/// copy serves one request at a time.
 SamplerFunction make_sampler(const SamplerOptions& options);
 
 /// Changes logits before they become log-probabilities. One object serves one request at a time; it may keep state: it
@@ -88,7 +91,7 @@ std::shared_ptr<LogitsProcessor> make_logits_processor(LogitsProcessorFunction f
 
 /// The reference's four, applied in this order; those at their default are left out.
 struct LogitsProcessorOptions {
-  std::vector<std::pair<int32_t, float>> logit_bias{};  ///< id, value added to its logit
+  std::vector<std::pair<int32_t, float>> logit_bias{};  ///< id (each once), finite value added to its logit
   float repetition_penalty = 0.0f;  ///< seen tokens: logit · p where negative, logit / p else; 0 and 1: off
   int repetition_context_size = 20;
   float presence_penalty = 0.0f;  ///< subtracted once from every token seen
@@ -105,13 +108,16 @@ std::vector<std::shared_ptr<LogitsProcessor>> make_logits_processors(const Logit
 
 /// The ids never appear.
 std::shared_ptr<LogitsProcessor> ban_token_ids(std::vector<int32_t> ids);
-/// None of the texts appears in what is generated, however it is cut into tokens.
+/// None of the texts appears in what is generated, however it is cut into tokens. An id that ends the request is no
+/// text. Throws Error(unsupported) where a token's text depends on its neighbours (WordPiece and its like).
 std::shared_ptr<LogitsProcessor> forbid_strings(const Tokenizer& tokenizer, std::vector<std::string> texts);
-/// What is generated begins with this text.
+/// What is generated begins with this text, in the tokens that the tokenizer gives it. Throws Error(invalid_value)
+/// where those do not read as the text.
 std::shared_ptr<LogitsProcessor> force_prefix(const Tokenizer& tokenizer, const std::string& text);
 /// No EOS before `tokens` have been generated.
 std::shared_ptr<LogitsProcessor> min_length(int64_t tokens);
-/// After `tokens` of thinking the end marker is forced. Needs a tokenizer whose vocabulary has think markers.
+/// After `tokens` generated tokens of thinking, in all sections together, the end marker is forced. Throws
+/// Error(invalid_value) for a tokenizer whose vocabulary has no think markers.
 std::shared_ptr<LogitsProcessor> thinking_budget(const Tokenizer& tokenizer, int64_t tokens);
 
 /// A grammar that the generated text must follow; EOS is admitted where the text may end.

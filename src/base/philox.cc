@@ -10,12 +10,12 @@ namespace {
 constexpr uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57;
 constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
 
-// Four neighbouring indices share one evaluation; the purpose sits in the top bits of the index word's partner.
-uint32_t draw_bits(uint64_t seed, int64_t position, DrawPurpose purpose, uint32_t index) {
+// Four neighbouring indices (a group) share one evaluation; the purpose is the counter's last word.
+std::array<uint32_t, 4> draw_bits(uint64_t seed, int64_t position, DrawPurpose purpose, uint32_t group) {
   const auto pos = static_cast<uint64_t>(position);
-  const std::array<uint32_t, 4> counter = {index / 4, static_cast<uint32_t>(pos), static_cast<uint32_t>(pos >> 32),
+  const std::array<uint32_t, 4> counter = {group, static_cast<uint32_t>(pos), static_cast<uint32_t>(pos >> 32),
                                            static_cast<uint32_t>(purpose)};
-  return philox4x32(counter, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)})[index % 4];
+  return philox4x32(counter, {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});
 }
 
 double to_unit(uint32_t bits) { return (static_cast<double>(bits) + 0.5) * 0x1p-32; }
@@ -35,12 +35,18 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> c, std::array<uint32_
 }
 
 double gumbel_noise(uint64_t seed, int64_t position, int32_t token) {
-  const double u = to_unit(draw_bits(seed, position, DrawPurpose::gumbel, static_cast<uint32_t>(token)));
-  return -fixed_log(-fixed_log(u));
+  const auto index = static_cast<uint32_t>(token);
+  return gumbel_of_bits(gumbel_bits(seed, position, index / 4)[index % 4]);
 }
 
+std::array<uint32_t, 4> gumbel_bits(uint64_t seed, int64_t position, uint32_t group) {
+  return draw_bits(seed, position, DrawPurpose::gumbel, group);
+}
+
+double gumbel_of_bits(uint32_t bits) { return -fixed_log(-fixed_log(to_unit(bits))); }
+
 double uniform_draw(uint64_t seed, int64_t position, DrawPurpose purpose, uint32_t index) {
-  return to_unit(draw_bits(seed, position, purpose, index));
+  return to_unit(draw_bits(seed, position, purpose, index / 4)[index % 4]);
 }
 
 uint64_t random_seed() {

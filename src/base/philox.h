@@ -18,6 +18,10 @@ std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<u
 /// Standard Gumbel noise of one token at one absolute position: −log(−log(u)), u = (r + ½)/2³² with r 32 random bits.
 /// Between −3.2 and 22.9.
 double gumbel_noise(uint64_t seed, int64_t position, int32_t token);
+/// The random bits r of tokens 4 · group … 4 · group + 3, which share one evaluation.
+std::array<uint32_t, 4> gumbel_bits(uint64_t seed, int64_t position, uint32_t group);
+/// gumbel_noise of a token whose random bits are these; grows with them.
+double gumbel_of_bits(uint32_t bits);
 
 /// The largest value gumbel_noise can take, rounded up.
 inline constexpr double kMaxGumbel = 22.88;

@@ -4,15 +4,28 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/float_control.h"
 #include "base/philox.h"
-#include "base/scalar_math.h"
+#include "sampling/gumbel_argmax.h"
 
-namespace mlxlm::sampling {
+namespace mlxlm {
+
+double SamplingContext::gumbel(int32_t id) const { return gumbel_noise(seed, position, id); }
+
+double SamplingContext::uniform(uint32_t index) const { return uniform_draw(seed, position, DrawPurpose::user, index); }
+
+SamplerFunction make_sampler(const SamplerOptions& options) {
+  sampling::check_sampler_options(options);
+  return [options, sampler = sampling::Sampler(options, 0, select_kernels())](std::span<const float> logprobs,
+                                                                              const SamplingContext& context) mutable {
+    const FloatControl control;
+    sampling::check_sampler_options(options, static_cast<int64_t>(logprobs.size()));
+    return sampler.sample_logprobs(logprobs, context);
+  };
+}
+
+namespace sampling {
 namespace {
-
-// Tokens this far below the best in log-probability are e^-16 as likely: the first attempt at a nucleus leaves them
-// out, and only a very flat distribution needs the second.
-constexpr float kNucleusDepth = 16.0f;
 
 bool more_likely(const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
   return a.first > b.first || (a.first == b.first && a.second < b.second);
@@ -24,121 +37,93 @@ void require(bool good, const char* name, const char* expected, double got) {
 
 }  // namespace
 
-void check_sampler_options(const SamplerOptions& o, int64_t vocab_size) {
+void check_sampler_options(const SamplerOptions& o) {
   require(o.temp >= 0 && std::isfinite(o.temp), "temp", "a number of at least 0", o.temp);
   require(o.top_p >= 0 && o.top_p <= 1, "top_p", "a number in [0, 1]", o.top_p);
   require(o.min_p >= 0 && o.min_p <= 1, "min_p", "a number in [0, 1]", o.min_p);
   require(o.min_tokens_to_keep >= 1, "min_tokens_to_keep", "an integer of at least 1", o.min_tokens_to_keep);
   require(o.top_k >= 0, "top_k", "an integer of at least 0", o.top_k);
+  require(o.xtc_probability >= 0 && o.xtc_probability <= 1, "xtc_probability", "a number in [0, 1]", o.xtc_probability);
+  require(o.xtc_threshold >= 0 && o.xtc_threshold <= 0.5f, "xtc_threshold", "a number in [0, 0.5]", o.xtc_threshold);
+  require(o.xtc_threshold > 0 || o.xtc_probability == 0, "xtc_threshold",
+          "more than 0 where xtc_probability is (0 would leave only the least likely token)", o.xtc_threshold);
+  for (const int32_t id : o.xtc_special_tokens) {
+    require(id >= 0, "xtc_special_tokens", "token ids of at least 0", id);
+  }
+}
+
+void check_sampler_options(const SamplerOptions& o, int64_t vocab_size) {
+  check_sampler_options(o);
   if (o.top_k >= vocab_size) {
     throw_invalid("top_k: expected less than the vocabulary size {}, got {}", vocab_size, o.top_k);
+  }
+  for (const int32_t id : o.xtc_special_tokens) {
+    if (id >= vocab_size) throw_invalid("xtc_special_tokens: expected ids in [0, {}), got {}", vocab_size, id);
   }
 }
 
 Sampler::Sampler(const SamplerOptions& options, uint64_t seed, const Kernels& kernels)
-    : options_(options), seed_(seed), kernels_(&kernels) {}
+    : options_(options), seed_(seed), kernels_(&kernels), filter_(options) {}
 
-Choice Sampler::sample(std::span<const float> logits, int64_t position) {
-  const auto n = static_cast<int64_t>(logits.size());
-  const auto best = static_cast<int32_t>(kernels_->argmax(logits.data(), n));
+int32_t Sampler::best_of(std::span<const float> row, int64_t position) const {
+  const auto best = static_cast<int32_t>(kernels_->argmax(row.data(), static_cast<int64_t>(row.size())));
   if (best < 0) {
     throw_invalid(
         "the logits for position {} hold NaN or +inf, or are all -inf: nothing can be sampled from them. The "
         "weights may be damaged, or a value overflowed",
         position);
   }
-  log_normalizer_ = kernels_->log_sum_exp(logits.data(), n);
-  int32_t token = best;
-  if (options_.temp > 0) {
-    const bool nucleus = options_.top_p > 0 && options_.top_p < 1;
-    if (nucleus || options_.min_p > 0 || options_.top_k > 0) {
-      collect(logits, logits[static_cast<size_t>(best)]);
-      token = draw_candidates(position);
-    } else {
-      token = draw_all(logits, best, position);
-    }
-  }
-  return {token, logits[static_cast<size_t>(token)] - log_normalizer_};
-}
-
-// The filters in the reference's order: top_p, min_p, top_k, each on the full distribution's probabilities.
-void Sampler::collect(std::span<const float> logits, float max) {
-  if (options_.top_p > 0 && options_.top_p < 1) {
-    keep_top_p(logits, max);
-  } else {
-    candidates_.clear();
-    for (size_t i = 0; i < logits.size(); ++i) candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
-  }
-  if (options_.min_p > 0) keep_min_p(max);
-  const auto k = static_cast<size_t>(options_.top_k);
-  if (k > 0 && candidates_.size() > k) {
-    std::nth_element(candidates_.begin(), candidates_.begin() + options_.top_k, candidates_.end(), more_likely);
-    candidates_.resize(k);
-  }
-}
-
-// Keeps a token while the mass of the more likely ones is below top_p (the ascending cumulative sum exceeds 1 − top_p).
-void Sampler::keep_top_p(std::span<const float> logits, float max) {
-  for (const float depth : {kNucleusDepth, HUGE_VALF}) {
-    candidates_.clear();
-    for (size_t i = 0; i < logits.size(); ++i) {
-      if (logits[i] >= max - depth) candidates_.emplace_back(logits[i], static_cast<int32_t>(i));
-    }
-    std::sort(candidates_.begin(), candidates_.end(), more_likely);
-    double mass = 0;
-    size_t kept = 0;
-    while (kept < candidates_.size() && mass < static_cast<double>(options_.top_p)) {
-      mass += fixed_exp(static_cast<double>(candidates_[kept].first - log_normalizer_));
-      ++kept;
-    }
-    const bool complete = mass >= static_cast<double>(options_.top_p);
-    candidates_.resize(kept);
-    if (complete) return;
-  }
-}
-
-void Sampler::keep_min_p(float max) {
-  const double limit = static_cast<double>(max) + fixed_log(static_cast<double>(options_.min_p));
-  const auto keep = std::min(static_cast<size_t>(options_.min_tokens_to_keep), candidates_.size());
-  std::partial_sort(candidates_.begin(), candidates_.begin() + static_cast<std::ptrdiff_t>(keep), candidates_.end(),
-                    more_likely);
-  const auto unlikely = [&](const Candidate& c) { return static_cast<double>(c.first) < limit; };
-  candidates_.erase(
-      std::remove_if(candidates_.begin() + static_cast<std::ptrdiff_t>(keep), candidates_.end(), unlikely),
-      candidates_.end());
-}
-
-int32_t Sampler::draw_candidates(int64_t position) const {
-  const double temp = options_.temp;
-  double best_score = -HUGE_VAL;
-  int32_t best = candidates_.front().second;
-  for (const auto& [logit, id] : candidates_) {
-    const double score = static_cast<double>(logit) / temp + gumbel_noise(seed_, position, id);
-    if (score > best_score || (score == best_score && id < best)) {
-      best_score = score;
-      best = id;
-    }
-  }
   return best;
 }
 
-// argmax of logit / temp + noise. Noise is bounded, so a token too far behind needs none drawn.
-int32_t Sampler::draw_all(std::span<const float> logits, int32_t best, int64_t position) const {
-  const double temp = options_.temp;
-  int32_t winner = best;
-  double best_score =
-      static_cast<double>(logits[static_cast<size_t>(best)]) / temp + gumbel_noise(seed_, position, best);
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double scaled = static_cast<double>(logits[i]) / temp;
-    if (scaled + kMaxGumbel < best_score) continue;
-    const auto id = static_cast<int32_t>(i);
-    const double score = scaled + gumbel_noise(seed_, position, id);
-    if (score > best_score || (score == best_score && id < winner)) {
-      best_score = score;
-      winner = id;
+Choice Sampler::sample(std::span<const float> logits, int64_t position) {
+  int32_t token = best_of(logits, position);
+  log_normalizer_ = kernels_->log_sum_exp(logits.data(), static_cast<int64_t>(logits.size()));
+  if (options_.temp > 0) token = draw(logits, log_normalizer_, token, {seed_, position});
+  return {token, logits[static_cast<size_t>(token)] - log_normalizer_};
+}
+
+int32_t Sampler::sample_logprobs(std::span<const float> logprobs, const SamplingContext& context) {
+  const int32_t best = best_of(logprobs, context.position);
+  return options_.temp > 0 ? draw(logprobs, 0, best, context) : best;
+}
+
+int32_t Sampler::draw(std::span<const float> values, float shift, int32_t best, const SamplingContext& context) {
+  block_max_.resize((values.size() + kBlock - 1) / kBlock);
+  for (size_t i = 0; i < block_max_.size(); ++i) {
+    const size_t begin = i * kBlock;
+    block_max_[i] = kernels_->max(values.data() + begin, static_cast<int64_t>(std::min(kBlock, values.size() - begin)));
+  }
+  const LogprobRow row{values, shift, block_max_, values[static_cast<size_t>(best)] - shift};
+  const auto chance = static_cast<double>(options_.xtc_probability);
+  const bool xtc = chance > 0 && uniform_draw(context.seed, context.position, DrawPurpose::xtc, 0) <= chance;
+  filter_.apply(row, xtc);
+  if (!filter_.listed()) return draw_from_row(row, best, context);
+  GumbelArgmax argmax(context.seed, context.position, options_.temp);
+  for (const Candidate& c : filter_.candidates()) argmax.offer(c.logprob, c.id);
+  return argmax.winner();
+}
+
+int32_t Sampler::draw_from_row(const LogprobRow& row, int32_t best, const SamplingContext& context) const {
+  GumbelArgmax argmax(context.seed, context.position, options_.temp);
+  // First the one that is hard to beat, so that most others need no noise.
+  if (!filter_.removed(row.max, best)) argmax.offer(row.max, best);
+  for (size_t block = 0; block < row.block_max.size(); ++block) {
+    const float highest = row.block_max[block] - row.shift;
+    if (argmax.hopeless(highest)) continue;
+    const uint32_t least = argmax.least_bits(highest);
+    const size_t end = std::min((block + 1) * kBlock, row.values.size());
+    for (size_t i = block * kBlock; i < end; i += 4) {
+      const auto bits = gumbel_bits(context.seed, context.position, static_cast<uint32_t>(i / 4));
+      for (size_t j = 0; j < 4; ++j) {
+        if (bits[j] < least || i + j >= end) continue;
+        const auto id = static_cast<int32_t>(i + j);
+        const float logprob = row.logprob(i + j);
+        if (!filter_.removed(logprob, id)) argmax.offer(logprob, id, bits[j]);
+      }
     }
   }
-  return winner;
+  return argmax.winner();
 }
 
 std::vector<std::pair<int32_t, float>> top_logprobs(std::span<const float> logits, float log_normalizer, int n) {
@@ -160,4 +145,5 @@ std::vector<std::pair<int32_t, float>> top_logprobs(std::span<const float> logit
   return result;
 }
 
-}  // namespace mlxlm::sampling
+}  // namespace sampling
+}  // namespace mlxlm

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "kernels/kernels.h"
-#include "mlxlm/generate.h"
+#include "mlxlm/sampling.h"
+#include "sampling/token_filter.h"
 
 namespace mlxlm::sampling {
 
@@ -17,6 +19,8 @@ struct Choice {
 };
 
 /// Throws Error(invalid_value) naming the option, its range and the value got.
+void check_sampler_options(const SamplerOptions& options);
+/// The same, and what depends on the vocabulary.
 void check_sampler_options(const SamplerOptions& options, int64_t vocab_size);
 
 /// A sampler for one request. Its choice depends on the logits, the options, the seed and the absolute position only.
@@ -28,24 +32,23 @@ class Sampler {
   /// logits [vocab]; position is the absolute position the chosen token will take in its sequence. Throws Error when a
   /// logit is NaN or +inf, or all are −inf.
   Choice sample(std::span<const float> logits, int64_t position);
+  /// The same choice from log-probabilities [vocab], rounded to float, for any seed. temp 0: the largest.
+  int32_t sample_logprobs(std::span<const float> logprobs, const SamplingContext& context);
 
-  /// log Σ exp of the logits of the last call: logprob[i] = logits[i] − this.
+  /// log Σ exp of the logits of the last sample(): logprob[i] = logits[i] − this.
   float log_normalizer() const { return log_normalizer_; }
 
  private:
-  using Candidate = std::pair<float, int32_t>;  // logit, id
-
-  void collect(std::span<const float> logits, float max);
-  void keep_top_p(std::span<const float> logits, float max);
-  void keep_min_p(float max);
-  int32_t draw_all(std::span<const float> logits, int32_t best, int64_t position) const;
-  int32_t draw_candidates(int64_t position) const;
+  int32_t best_of(std::span<const float> row, int64_t position) const;
+  int32_t draw(std::span<const float> values, float shift, int32_t best, const SamplingContext& context);
+  int32_t draw_from_row(const LogprobRow& row, int32_t best, const SamplingContext& context) const;
 
   SamplerOptions options_;
   uint64_t seed_;
   const Kernels* kernels_;
   float log_normalizer_ = 0;
-  std::vector<Candidate> candidates_;  // most likely first, lower id first among equals
+  TokenFilter filter_;
+  std::vector<float> block_max_;
 };
 
 /// The n most likely ids with their log-probabilities, most likely first, lower id first among equals.

@@ -7,16 +7,12 @@
 #include <map>
 #include <set>
 
+#include "base/philox.h"
 #include "mlxlm/error.h"
+#include "sampling/test_rows.h"
 
 namespace mlxlm::sampling {
 namespace {
-
-std::vector<float> logs(const std::vector<double>& p) {
-  std::vector<float> logits;
-  for (const double x : p) logits.push_back(static_cast<float>(std::log(x)));
-  return logits;
-}
 
 // Frequencies of each token over many positions.
 std::map<int32_t, double> frequencies(const std::vector<float>& logits, const SamplerOptions& options, int n = 20000) {
@@ -49,7 +45,7 @@ TEST(Sampler, FrequenciesFollowTheTemperedDistribution) {
   }
 }
 
-std::set<int32_t> survivors(const std::vector<float>& logits, const SamplerOptions& options) {
+std::set<int32_t> drawn(const std::vector<float>& logits, const SamplerOptions& options) {
   std::set<int32_t> ids;
   for (const auto& [id, frequency] : frequencies(logits, options)) ids.insert(id);
   return ids;
@@ -57,21 +53,123 @@ std::set<int32_t> survivors(const std::vector<float>& logits, const SamplerOptio
 
 TEST(Sampler, FiltersKeepWhatTheReferenceKeeps) {
   const auto p = logs({0.5, 0.22, 0.18, 0.10});
-  EXPECT_EQ(survivors(p, {.temp = 1, .top_p = 0.75f, .top_k = 3}), (std::set<int32_t>{0, 1, 2}));
-  EXPECT_EQ(survivors(p, {.temp = 1, .top_p = 0.4f}), (std::set<int32_t>{0}));
-  EXPECT_EQ(survivors(p, {.temp = 1, .min_p = 0.4f}), (std::set<int32_t>{0, 1}));
-  EXPECT_EQ(survivors(p, {.temp = 1, .min_p = 1.0f, .min_tokens_to_keep = 3}), (std::set<int32_t>{0, 1, 2}));
-  EXPECT_EQ(survivors(p, {.temp = 1, .top_k = 1}), (std::set<int32_t>{0}));
-  EXPECT_EQ(survivors(p, {.temp = 1, .top_p = 1.0f}), (std::set<int32_t>{0, 1, 2, 3}));
-  const auto flat = std::vector<float>(1000, 0.0f);  // equal tokens: the lower ids stay
-  EXPECT_EQ(survivors(flat, {.temp = 1, .top_k = 2}), (std::set<int32_t>{0, 1}));
-  EXPECT_EQ(survivors(flat, {.temp = 1, .top_p = 0.0025f}), (std::set<int32_t>{0, 1, 2}));
+  EXPECT_EQ(drawn(p, {.temp = 1, .top_p = 0.75f, .top_k = 3}), (std::set<int32_t>{0, 1, 2}));
+  EXPECT_EQ(drawn(p, {.temp = 1, .min_p = 0.4f}), (std::set<int32_t>{0, 1}));
+  EXPECT_EQ(drawn(p, {.temp = 1, .top_k = 1}), (std::set<int32_t>{0}));
+  EXPECT_EQ(drawn(p, {.temp = 1, .top_p = 1.0f}), (std::set<int32_t>{0, 1, 2, 3}));
+}
+
+TEST(Sampler, XtcNeverRemovesSpecialTokens) {
+  const auto p = logs({0.4, 0.3, 0.16, 0.14});  // EOS, newline, A, B
+  const SamplerOptions options{
+      .temp = 1, .xtc_probability = 1, .xtc_threshold = 0.1f, .xtc_special_tokens = {0, 1}};
+  EXPECT_EQ(drawn(p, options), (std::set<int32_t>{0, 1, 3}));
+  EXPECT_EQ(drawn(p, {.temp = 1, .xtc_probability = 1, .xtc_threshold = 0.1f}), (std::set<int32_t>{3}));
+}
+
+TEST(Sampler, XtcActsByTheDrawOfThePosition) {
+  const auto p = logs({0.6, 0.4});
+  Sampler sampler({.temp = 0.01f, .xtc_probability = 0.3f}, 42, select_kernels());
+  int acted = 0;
+  for (int position = 0; position < 2000; ++position) {
+    const bool acts = uniform_draw(42, position, DrawPurpose::xtc, 0) <= 0.3f;
+    acted += acts;
+    ASSERT_EQ(sampler.sample(p, position).token, acts ? 1 : 0) << position;  // so cold that the more likely wins
+  }
+  EXPECT_NEAR(acted, 600, 100);  // five standard errors
+}
+
+/// argmax over the survivors of logprob / temp + noise, noise drawn for every one.
+int32_t exhaustive(const std::vector<float>& logprobs, const SamplerOptions& o, uint64_t seed, int64_t position) {
+  const bool xtc = o.xtc_probability > 0 && uniform_draw(seed, position, DrawPurpose::xtc, 0) <= o.xtc_probability;
+  double best = -HUGE_VAL;
+  int32_t winner = -1;
+  for (const int32_t id : survivors(TestRow(logprobs).row, o, xtc)) {
+    const double scaled = static_cast<double>(logprobs[static_cast<size_t>(id)]) * (1.0 / static_cast<double>(o.temp));
+    const double score = scaled + gumbel_noise(seed, position, id);
+    if (score > best) best = score, winner = id;
+  }
+  return winner;
+}
+
+TEST(Sampler, ShortcutsNeverChangeTheChoice) {
+  const SamplerOptions cases[] = {{.temp = 1},
+                                  {.temp = 0.1f},
+                                  {.temp = 50},
+                                  {.temp = 1e-6f},
+                                  {.temp = 1, .xtc_probability = 0.5f, .xtc_threshold = 0.02f},
+                                  {.temp = 2, .top_p = 0.9f},
+                                  {.temp = 2, .min_p = 0.01f},
+                                  {.temp = 2, .top_k = 60},
+                                  {.temp = 1, .top_p = 0.95f, .min_p = 0.01f, .top_k = 20, .xtc_probability = 0.5f}};
+  int64_t position = 0;
+  for (const size_t n : {61u, 64u, 130u, 5003u}) {
+    for (const double spread : {0.1, 2.0, 6.0}) {
+      const auto logprobs = normalized(random_logits(n, spread, n));
+      for (const SamplerOptions& o : cases) {
+        Sampler sampler(o, 8, select_kernels());
+        for (int i = 0; i < 20; ++i, ++position) {
+          ASSERT_EQ(sampler.sample_logprobs(logprobs, {77, position}), exhaustive(logprobs, o, 77, position)) << n;
+        }
+      }
+    }
+  }
+}
+
+TEST(Sampler, EveryInstructionSetGivesTheSameBits) {
+  const SamplerOptions cases[] = {{}, {.temp = 1}, {.temp = 0.7f, .top_p = 0.95f}, {.temp = 1, .xtc_probability = 1}};
+  for (int round = 0; round < 50; ++round) {
+    const auto logits = random_logits(3001, round % 2 == 0 ? 0.5 : 3, static_cast<uint64_t>(round));
+    for (const SamplerOptions& o : cases) {
+      Sampler reference(o, 5, select_kernels("scalar"));
+      const Choice expected = reference.sample(logits, round);
+      for (const Kernels* kernels : available_kernels()) {
+        Sampler sampler(o, 5, *kernels);
+        const Choice got = sampler.sample(logits, round);
+        EXPECT_EQ(got.token, expected.token) << kernels->isa;
+        EXPECT_EQ(got.logprob, expected.logprob) << kernels->isa;
+      }
+    }
+  }
+}
+
+TEST(MakeSampler, ChoosesAsTheEngineDoes) {
+  for (const SamplerOptions& o : {SamplerOptions{},
+                                  {.temp = 1},
+                                  {.temp = 0.7f, .top_p = 0.9f, .min_p = 0.01f, .top_k = 30},
+                                  {.temp = 1, .xtc_probability = 0.5f, .xtc_threshold = 0.05f}}) {
+    const SamplerFunction function = make_sampler(o);
+    Sampler sampler(o, 31, select_kernels());
+    for (int64_t position = 0; position < 200; ++position) {
+      const auto logits = random_logits(500, 2, static_cast<uint64_t>(position));
+      const Choice choice = sampler.sample(logits, position);
+      std::vector<float> logprobs = logits;
+      for (float& x : logprobs) x -= sampler.log_normalizer();
+      ASSERT_EQ(function(logprobs, {31, position}), choice.token);
+      ASSERT_EQ(logprobs[static_cast<size_t>(choice.token)], choice.logprob);
+    }
+  }
+}
+
+TEST(MakeSampler, ChecksWhenMadeAndTheVocabularyWhenCalled) {
+  EXPECT_THROW(make_sampler({.temp = -1}), Error);
+  EXPECT_THROW(make_sampler({.temp = 1, .xtc_probability = 0.5f, .xtc_threshold = 0}), Error);
+  const SamplerFunction function = make_sampler({.temp = 1, .top_k = 4});
+  const std::vector<float> row(4, std::log(0.25f));
+  EXPECT_THROW(function(row, {}), Error);
+}
+
+TEST(SamplingContext, DrawsArePureFunctions) {
+  const SamplingContext context{7, 3};
+  EXPECT_EQ(context.gumbel(11), gumbel_noise(7, 3, 11));
+  EXPECT_EQ(context.uniform(), context.uniform(0));
+  EXPECT_NE(context.uniform(0), context.uniform(1));
+  EXPECT_NE(context.uniform(0), (SamplingContext{7, 4}).uniform(0));
 }
 
 TEST(Sampler, ANucleusMayNeedTheWholeTail) {
   std::vector<float> logits(200000, 0.0f);  // one token e^17 as likely as each of 200,000 others: 99.2 % of the mass
   logits[7] = 17.0f;
-  check_sampler_options({.temp = 1, .top_p = 0.999f}, 200000);
   Sampler sampler({.temp = 1000.0f, .top_p = 0.999f}, 1, select_kernels());
   std::set<int32_t> ids;
   for (int i = 0; i < 50; ++i) ids.insert(sampler.sample(logits, i).token);
@@ -80,7 +178,7 @@ TEST(Sampler, ANucleusMayNeedTheWholeTail) {
 
 TEST(Sampler, MaskedTokensAreNeverDrawn) {
   const float inf = std::numeric_limits<float>::infinity();
-  EXPECT_EQ(survivors({-inf, 1.0f, -inf, 1.0f}, {.temp = 2}), (std::set<int32_t>{1, 3}));
+  EXPECT_EQ(drawn({-inf, 1.0f, -inf, 1.0f}, {.temp = 2}), (std::set<int32_t>{1, 3}));
 }
 
 TEST(Sampler, TheSamePositionGivesTheSameDraw) {
@@ -106,7 +204,13 @@ TEST(Sampler, OptionsAreCheckedWithTheirRange) {
                                     {.min_p = 2},
                                     {.top_k = -1},
                                     {.top_k = 4},
-                                    {.min_tokens_to_keep = 0}}) {
+                                    {.min_tokens_to_keep = 0},
+                                    {.xtc_probability = 1.5f},
+                                    {.xtc_threshold = 0.6f},
+                                    {.xtc_threshold = -0.1f},
+                                    {.xtc_probability = 0.5f, .xtc_threshold = 0},
+                                    {.xtc_special_tokens = {-1}},
+                                    {.xtc_special_tokens = {4}}}) {
     EXPECT_THROW(check_sampler_options(bad, 4), Error);
   }
 }
