@@ -33,7 +33,8 @@ struct SpeculationOptions {
 struct GenerateOptions {
   int max_tokens = 256;  ///< −1: until EOS or the context ends; 0: one empty response
   SamplerOptions sampler{};
-  SamplerFunction sampler_function{};                                 ///< chooses instead of `sampler`; may be empty
+  std::vector<int32_t> xtc_special_tokens{};  ///< ids that XTC never removes, nor the newline's tokens and EOS ids
+  SamplerFunction sampler_function{};         ///< chooses instead of `sampler`; may be empty
   std::vector<std::shared_ptr<LogitsProcessor>> logits_processors{};  ///< in order, before the sampler
   std::optional<uint64_t> seed{};                                     ///< none: one is drawn and reported
   std::vector<std::string> stop{};                                    ///< end generation; not part of the text

@@ -26,9 +26,6 @@ struct SamplerOptions {
   float xtc_probability = 0.0f;  ///< chance, at each position, of removing all but the least likely of the tokens above
                                  ///< xtc_threshold; 0: off
   float xtc_threshold = 0.1f;    ///< a probability in (0, 0.5]
-  std::vector<int32_t> xtc_special_tokens{};  ///< ids that XTC never removes
-  /// The newline's tokens and every EOS id are exempt too, where the model's tokenizer is at hand.
-  bool xtc_exempt_newline_and_eos = true;
 };
 
 /// The randomness of one position of one request: pure functions of (seed, position), so a sampler that draws from it
@@ -50,7 +47,7 @@ using SamplerFunction = std::function<int32_t(std::span<const float> logprobs, c
 /// The built-in sampler as a function: it chooses what the built-in sampler chooses. Throws Error(invalid_value) for
 /// options out of range; what depends on the vocabulary (top_k, xtc_special_tokens) is checked when it is called. A
 /// copy serves one request at a time.
-SamplerFunction make_sampler(const SamplerOptions& options);
+SamplerFunction make_sampler(const SamplerOptions& options, const std::vector<int32_t>& xtc_special_tokens = {});
 
 /// Changes logits before they become log-probabilities. One object serves one request at a time; it may keep state: it
 /// is called once for each emitted token, in order, on the true history, whatever speculation and batching do.

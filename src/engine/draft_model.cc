@@ -39,10 +39,10 @@ void check_draft_vocabulary(const ModelImpl& model, const ModelImpl& draft) {
 }
 
 DraftModel::DraftModel(std::shared_ptr<ModelImpl> draft, int64_t target_vocab, const SamplerOptions& options,
-                       uint64_t seed, double cost_of_a_guess)
+                       std::span<const int32_t> xtc_special_tokens, uint64_t seed, double cost_of_a_guess)
     : draft_(std::move(draft)),
       vocab_(std::min(target_vocab, draft_->info().vocab_size)),
-      sampler_(options, seed, draft_->executor().kernels()),
+      sampler_(options, seed, draft_->executor().kernels(), xtc_special_tokens),
       cost_(cost_of_a_guess),
       kv_(draft_->executor().new_sequence()) {}
 

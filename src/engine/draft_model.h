@@ -20,8 +20,8 @@ void check_draft_vocabulary(const ModelImpl& model, const ModelImpl& draft);
 /// wherever the two distributions agree.
 class DraftModel : public DraftSource {
  public:
-  DraftModel(std::shared_ptr<ModelImpl> draft, int64_t target_vocab, const SamplerOptions& options, uint64_t seed,
-             double cost_of_a_guess);
+  DraftModel(std::shared_ptr<ModelImpl> draft, int64_t target_vocab, const SamplerOptions& options,
+             std::span<const int32_t> xtc_special_tokens, uint64_t seed, double cost_of_a_guess);
 
   std::vector<int32_t> propose(std::span<const int32_t> history, int64_t max,
                                std::span<const std::shared_ptr<LogitsProcessor>> processors) override;

@@ -44,7 +44,7 @@ void check_speculation(const Model& model, const SpeculationOptions& o) {
 }
 
 std::unique_ptr<DraftSource> make_draft(const Model& model, const GenerateOptions& options,
-                                        const SamplerOptions& sampler, uint64_t seed) {
+                                        const SequenceRequest& request, uint64_t seed) {
   const SpeculationOptions& o = options.speculation;
   if (o.prompt_lookup) return std::make_unique<PromptLookup>();
   if (!o.draft_model) return nullptr;
@@ -52,7 +52,8 @@ std::unique_ptr<DraftSource> make_draft(const Model& model, const GenerateOption
       static_cast<double>(o.draft_model->info().bytes_per_token) / static_cast<double>(model.info().bytes_per_token);
   // A caller's own sampler runs for emitted tokens only, so the draft takes its best guess.
   return std::make_unique<DraftModel>(o.draft_model->shared_impl(), model.info().vocab_size,
-                                      options.sampler_function ? SamplerOptions{} : sampler, seed, cost);
+                                      options.sampler_function ? SamplerOptions{} : request.sampler,
+                                      request.xtc_special_tokens, seed, cost);
 }
 
 }  // namespace
@@ -70,9 +71,7 @@ void check_generate_options(const Model& model, const std::vector<int32_t>& prom
   if (prompt.empty()) throw_invalid("the prompt has no tokens; give some text or ids");
   check_ids(prompt, "prompt", vocab);
   check_ids(options.extra_eos_token_ids, "extra_eos_token_ids", vocab);
-  if (options.sampler.xtc_special_tokens) {
-    check_ids(*options.sampler.xtc_special_tokens, "xtc_special_tokens", vocab);
-  }
+  check_ids(options.xtc_special_tokens, "xtc_special_tokens", vocab);
   if (options.max_tokens < -1) throw_invalid("max_tokens: expected -1 (no limit) or more, got {}", options.max_tokens);
   check_at_least(options.prefill_step_size, 1, "prefill_step_size");
   check_at_least(options.top_logprobs, 0, "top_logprobs");
@@ -100,14 +99,16 @@ SequenceRequest make_request(const Model& model, const GenerateOptions& options,
   request.prefill_step_size = options.prefill_step_size;
   request.reuse_prefix = options.reuse_prefix;
   request.prompt_progress = options.prompt_progress;
-  if (request.sampler.xtc_probability > 0 && !request.sampler.xtc_special_tokens) {
-    auto special = model.impl().tokenizer().encode("\n", false);
+  if (request.sampler.xtc_probability > 0) {
+    auto& special = request.xtc_special_tokens;
+    special = options.xtc_special_tokens;
+    const auto newline = model.impl().tokenizer().encode("\n", false);
+    special.insert(special.end(), newline.begin(), newline.end());
     special.insert(special.end(), request.eos_token_ids.begin(), request.eos_token_ids.end());
-    request.sampler.xtc_special_tokens = std::move(special);
   }
   const SpeculationOptions& speculation = options.speculation;
   if (speculation.enabled()) {
-    request.draft = make_draft(model, options, request.sampler, seed);
+    request.draft = make_draft(model, options, request, seed);
     const int standard = speculation.draft_model ? kDraftModelTokens : kPromptLookupTokens;
     request.max_draft_tokens = speculation.num_draft_tokens > 0 ? speculation.num_draft_tokens : standard;
   }

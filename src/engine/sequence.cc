@@ -21,7 +21,7 @@ Sequence::Sequence(int64_t id, SequenceRequest request, ModelImpl& model)
       model_(model),
       vocab_(model.info().vocab_size),
       sampler_(request_.sampler_function ? SamplerOptions{} : request_.sampler, request_.seed,
-               model.executor().kernels()),
+               model.executor().kernels(), request_.xtc_special_tokens),
       draft_length_(std::min(request_.max_draft_tokens, kMaxDraftTokens),
                     request_.draft ? request_.draft->cost_of_a_guess() : 0),
       prompt_begin_(cache().kv.length()),

@@ -24,7 +24,8 @@ enum class Finish : uint8_t { none, stop, length };
 struct SequenceRequest {
   PromptCache::State* cache = nullptr;  ///< where it continues; its pending ids are the prompt. Outlives the sequence
   SamplerOptions sampler{};             ///< checked with check_sampler_options
-  SamplerFunction sampler_function{};   ///< chooses instead of `sampler`; may be empty
+  std::vector<int32_t> xtc_special_tokens{};
+  SamplerFunction sampler_function{};  ///< chooses instead of `sampler`; may be empty
   std::vector<std::shared_ptr<LogitsProcessor>> processors{};
   uint64_t seed = 0;
   int64_t max_tokens = -1;               ///< −1: until EOS or the context ends

@@ -14,12 +14,14 @@ double SamplingContext::gumbel(int32_t id) const { return gumbel_noise(seed, pos
 
 double SamplingContext::uniform(uint32_t index) const { return uniform_draw(seed, position, DrawPurpose::user, index); }
 
-SamplerFunction make_sampler(const SamplerOptions& options) {
+SamplerFunction make_sampler(const SamplerOptions& options, const std::vector<int32_t>& xtc_special_tokens) {
   sampling::check_sampler_options(options);
-  return [options, sampler = sampling::Sampler(options, 0, select_kernels())](std::span<const float> logprobs,
-                                                                              const SamplingContext& context) mutable {
+  return [options, xtc_special_tokens, sampler = sampling::Sampler(options, 0, select_kernels(), xtc_special_tokens)](
+             std::span<const float> logprobs, const SamplingContext& context) mutable {
     const FloatControl control;
-    sampling::check_sampler_options(options, static_cast<int64_t>(logprobs.size()));
+    const auto vocab_size = static_cast<int64_t>(logprobs.size());
+    sampling::check_sampler_options(options, vocab_size);
+    sampling::check_token_ids(xtc_special_tokens, "xtc_special_tokens", vocab_size);
     return sampler.sample_logprobs(logprobs, context);
   };
 }
@@ -47,9 +49,6 @@ void check_sampler_options(const SamplerOptions& o) {
   require(o.xtc_threshold >= 0 && o.xtc_threshold <= 0.5f, "xtc_threshold", "a number in [0, 0.5]", o.xtc_threshold);
   require(o.xtc_threshold > 0 || o.xtc_probability == 0, "xtc_threshold",
           "more than 0 where xtc_probability is (0 would leave only the least likely token)", o.xtc_threshold);
-  for (const int32_t id : o.xtc_special_tokens) {
-    require(id >= 0, "xtc_special_tokens", "token ids of at least 0", id);
-  }
 }
 
 void check_sampler_options(const SamplerOptions& o, int64_t vocab_size) {
@@ -57,13 +56,17 @@ void check_sampler_options(const SamplerOptions& o, int64_t vocab_size) {
   if (o.top_k >= vocab_size) {
     throw_invalid("top_k: expected less than the vocabulary size {}, got {}", vocab_size, o.top_k);
   }
-  for (const int32_t id : o.xtc_special_tokens) {
-    if (id >= vocab_size) throw_invalid("xtc_special_tokens: expected ids in [0, {}), got {}", vocab_size, id);
+}
+
+void check_token_ids(std::span<const int32_t> ids, const char* name, int64_t vocab_size) {
+  for (const int32_t id : ids) {
+    if (id < 0 || id >= vocab_size) throw_invalid("{}: expected ids in [0, {}), got {}", name, vocab_size, id);
   }
 }
 
-Sampler::Sampler(const SamplerOptions& options, uint64_t seed, const Kernels& kernels)
-    : options_(options), seed_(seed), kernels_(&kernels), filter_(options) {}
+Sampler::Sampler(const SamplerOptions& options, uint64_t seed, const Kernels& kernels,
+                 std::span<const int32_t> xtc_special_tokens)
+    : options_(options), seed_(seed), kernels_(&kernels), filter_(options, xtc_special_tokens) {}
 
 int32_t Sampler::best_of(std::span<const float> row, int64_t position) const {
   const auto best = static_cast<int32_t>(kernels_->argmax(row.data(), static_cast<int64_t>(row.size())));

@@ -23,11 +23,15 @@ void check_sampler_options(const SamplerOptions& options);
 /// The same, and what depends on the vocabulary.
 void check_sampler_options(const SamplerOptions& options, int64_t vocab_size);
 
+/// Throws Error(invalid_value) naming the list unless all ids are in [0, vocab_size).
+void check_token_ids(std::span<const int32_t> ids, const char* name, int64_t vocab_size);
+
 /// A sampler for one request. Its choice depends on the logits, the options, the seed and the absolute position only.
 class Sampler {
  public:
   /// The options must have passed check_sampler_options.
-  Sampler(const SamplerOptions& options, uint64_t seed, const Kernels& kernels);
+  Sampler(const SamplerOptions& options, uint64_t seed, const Kernels& kernels,
+          std::span<const int32_t> xtc_special_tokens = {});
 
   /// logits [vocab]; position is the absolute position the chosen token will take in its sequence. Throws Error when a
   /// logit is NaN or +inf, or all are −inf.

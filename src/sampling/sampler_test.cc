@@ -15,9 +15,10 @@ namespace mlxlm::sampling {
 namespace {
 
 // Frequencies of each token over many positions.
-std::map<int32_t, double> frequencies(const std::vector<float>& logits, const SamplerOptions& options, int n = 20000) {
+std::map<int32_t, double> frequencies(const std::vector<float>& logits, const SamplerOptions& options, int n = 20000,
+                                      const std::vector<int32_t>& special = {}) {
   check_sampler_options(options, static_cast<int64_t>(logits.size()));
-  Sampler sampler(options, 42, select_kernels());
+  Sampler sampler(options, 42, select_kernels(), special);
   std::map<int32_t, double> counts;
   for (int i = 0; i < n; ++i) counts[sampler.sample(logits, i).token] += 1.0 / n;
   return counts;
@@ -45,9 +46,10 @@ TEST(Sampler, FrequenciesFollowTheTemperedDistribution) {
   }
 }
 
-std::set<int32_t> drawn(const std::vector<float>& logits, const SamplerOptions& options) {
+std::set<int32_t> drawn(const std::vector<float>& logits, const SamplerOptions& options,
+                        const std::vector<int32_t>& special = {}) {
   std::set<int32_t> ids;
-  for (const auto& [id, frequency] : frequencies(logits, options)) ids.insert(id);
+  for (const auto& [id, frequency] : frequencies(logits, options, 20000, special)) ids.insert(id);
   return ids;
 }
 
@@ -61,9 +63,8 @@ TEST(Sampler, FiltersKeepWhatTheReferenceKeeps) {
 
 TEST(Sampler, XtcNeverRemovesSpecialTokens) {
   const auto p = logs({0.4, 0.3, 0.16, 0.14});  // EOS, newline, A, B
-  const SamplerOptions options{
-      .temp = 1, .xtc_probability = 1, .xtc_threshold = 0.1f, .xtc_special_tokens = {0, 1}};
-  EXPECT_EQ(drawn(p, options), (std::set<int32_t>{0, 1, 3}));
+  const SamplerOptions options{.temp = 1, .xtc_probability = 1, .xtc_threshold = 0.1f};
+  EXPECT_EQ(drawn(p, options, {0, 1}), (std::set<int32_t>{0, 1, 3}));
   EXPECT_EQ(drawn(p, {.temp = 1, .xtc_probability = 1, .xtc_threshold = 0.1f}), (std::set<int32_t>{3}));
 }
 
@@ -208,11 +209,10 @@ TEST(Sampler, OptionsAreCheckedWithTheirRange) {
                                     {.xtc_probability = 1.5f},
                                     {.xtc_threshold = 0.6f},
                                     {.xtc_threshold = -0.1f},
-                                    {.xtc_probability = 0.5f, .xtc_threshold = 0},
-                                    {.xtc_special_tokens = {-1}},
-                                    {.xtc_special_tokens = {4}}}) {
+                                    {.xtc_probability = 0.5f, .xtc_threshold = 0}}) {
     EXPECT_THROW(check_sampler_options(bad, 4), Error);
   }
+  for (const int32_t bad : {-1, 4}) EXPECT_THROW(check_token_ids(std::vector<int32_t>{bad}, "ids", 4), Error);
 }
 
 TEST(TopLogprobs, MostLikelyFirst) {

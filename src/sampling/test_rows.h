@@ -51,8 +51,9 @@ struct TestRow {
 };
 
 /// The ids that may be drawn, ascending.
-inline std::vector<int32_t> survivors(const LogprobRow& row, const SamplerOptions& options, bool xtc = false) {
-  TokenFilter filter(options);
+inline std::vector<int32_t> survivors(const LogprobRow& row, const SamplerOptions& options, bool xtc = false,
+                                      const std::vector<int32_t>& special = {}) {
+  TokenFilter filter(options, special);
   filter.apply(row, xtc);
   std::vector<int32_t> ids;
   if (filter.listed()) {

@@ -25,9 +25,9 @@ bool below_one(float p) { return p > 0 && p < 1; }
 
 }  // namespace
 
-TokenFilter::TokenFilter(const SamplerOptions& options) : options_(options) {
+TokenFilter::TokenFilter(const SamplerOptions& options, std::span<const int32_t> xtc_special_tokens)
+    : options_(options), special_(xtc_special_tokens.begin(), xtc_special_tokens.end()) {
   if (options.min_p > 0) min_p_depth_ = static_cast<float>(fixed_log(static_cast<double>(options.min_p)));
-  special_ = options.xtc_special_tokens;
   std::sort(special_.begin(), special_.end());
 }
 

@@ -38,7 +38,7 @@ struct Candidate {
 class TokenFilter {
  public:
   /// The options must have passed check_sampler_options.
-  explicit TokenFilter(const SamplerOptions& options);
+  explicit TokenFilter(const SamplerOptions& options, std::span<const int32_t> xtc_special_tokens = {});
 
   /// Finds the survivors; there is always one. xtc: whether the draw for this position lets XTC act.
   void apply(const LogprobRow& row, bool xtc);

@@ -14,8 +14,8 @@ namespace {
 using Ids = std::vector<int32_t>;
 constexpr float kInf = std::numeric_limits<float>::infinity();
 
-Ids kept(const std::vector<float>& logprobs, const SamplerOptions& options, bool xtc = false) {
-  return survivors(TestRow(logprobs).row, options, xtc);
+Ids kept(const std::vector<float>& logprobs, const SamplerOptions& options, bool xtc = false, const Ids& special = {}) {
+  return survivors(TestRow(logprobs).row, options, xtc, special);
 }
 
 TEST(TokenFilter, TopPIsMeasuredOnTheFullDistribution) {
@@ -50,7 +50,7 @@ TEST(TokenFilter, TopKKeepsTheLowerIdsAmongEquals) {
 
 TEST(TokenFilter, XtcLeavesTheLeastLikelyAboveTheThreshold) {
   const auto p = logs({0.4, 0.3, 0.16, 0.14});  // EOS, newline, A, B
-  EXPECT_EQ(kept(p, {.xtc_threshold = 0.1f, .xtc_special_tokens = Ids{1, 0}}, true), (Ids{0, 1, 3}));
+  EXPECT_EQ(kept(p, {.xtc_threshold = 0.1f}, true, {1, 0}), (Ids{0, 1, 3}));
   EXPECT_EQ(kept(p, {.xtc_threshold = 0.1f}, true), (Ids{3}));
   EXPECT_EQ(kept(p, {.xtc_threshold = 0.2f}, true), (Ids{1, 2, 3}));
   EXPECT_EQ(kept(p, {.xtc_threshold = 0.35f}, true), (Ids{0, 1, 2, 3}));  // one above: it is the least likely
@@ -66,7 +66,7 @@ TEST(TokenFilter, XtcSeesWhatOtherFiltersLeft) {
   EXPECT_EQ(kept(p, {.xtc_threshold = 0.17f}, true), (Ids{1, 2, 3}));
   // top_k counts what XTC left.
   EXPECT_EQ(kept(p, {.top_k = 2, .xtc_threshold = 0.15f}, true), (Ids{2, 3}));
-  EXPECT_EQ(kept(p, {.top_k = 2, .xtc_threshold = 0.15f, .xtc_special_tokens = Ids{0}}, true), (Ids{0, 2}));
+  EXPECT_EQ(kept(p, {.top_k = 2, .xtc_threshold = 0.15f}, true, {0}), (Ids{0, 2}));
 }
 
 TEST(TokenFilter, ATailBelowAllBandsCounts) {
@@ -80,7 +80,7 @@ TEST(TokenFilter, ATailBelowAllBandsCounts) {
 }
 
 /// The definitions, with a full sort and long double. `doubtful`: a sum lies so near top_p that rounding may decide.
-Ids naive(const std::vector<float>& lp, const SamplerOptions& o, bool xtc, bool& doubtful) {
+Ids naive(const std::vector<float>& lp, const SamplerOptions& o, bool xtc, const Ids& special, bool& doubtful) {
   Ids order(lp.size());
   std::iota(order.begin(), order.end(), 0);
   const auto at = [&](int32_t id) { return lp[static_cast<size_t>(id)]; };
@@ -111,7 +111,6 @@ Ids naive(const std::vector<float>& lp, const SamplerOptions& o, bool xtc, bool&
       doubtful |= std::fabs(share - o.xtc_threshold) < 1e-6L;
       if (share > o.xtc_threshold) least = at(id);
     }
-    const auto& special = o.xtc_special_tokens;
     std::erase_if(order, [&](int32_t id) {
       return at(id) > least && std::find(special.begin(), special.end(), id) == special.end();
     });
@@ -137,13 +136,14 @@ TEST(TokenFilter, KeepsWhatTheDefinitionsKeep) {
     o.top_k = std::min(static_cast<int>(pick({0, 0, 1, 5, 40, 300})), static_cast<int>(n) - 1);
     const bool xtc = random() % 2 == 0;
     o.xtc_threshold = pick({0.001, 0.01, 0.1, 0.3, 0.5});
-    if (random() % 2 == 0) o.xtc_special_tokens = Ids{0, static_cast<int32_t>(random() % n)};
+    Ids special;
+    if (random() % 2 == 0) special = {0, static_cast<int32_t>(random() % n)};
     bool doubtful = false;
-    const Ids expected = naive(row, o, xtc, doubtful);
+    const Ids expected = naive(row, o, xtc, special, doubtful);
     doubtful_rows += doubtful;
     if (doubtful) continue;
     ++compared;
-    ASSERT_EQ(kept(row, o, xtc), expected) << round;
+    ASSERT_EQ(kept(row, o, xtc, special), expected) << round;
   }
   EXPECT_GT(compared, 5900) << doubtful_rows;
 }

@@ -30,13 +30,13 @@ void filter(size_t vocab, const Json& json) {
   options.top_k = json.value("top_k", 0);
   options.xtc_probability = json.value("xtc_probability", 0.0f);
   options.xtc_threshold = json.value("xtc_threshold", 0.1f);
-  options.xtc_special_tokens = json.value("xtc_special_tokens", std::vector<int32_t>());
+  const auto special = json.value("xtc_special_tokens", std::vector<int32_t>());
   mlxlm::sampling::check_sampler_options(options, static_cast<int64_t>(vocab));
   std::vector<float> row(vocab);
   while (read_row(row)) {
     std::vector<char> kept(vocab, 0);
     const bool xtc = options.xtc_probability > 0;
-    for (const int32_t id : mlxlm::sampling::survivors(mlxlm::sampling::TestRow(row).row, options, xtc)) {
+    for (const int32_t id : mlxlm::sampling::survivors(mlxlm::sampling::TestRow(row).row, options, xtc, special)) {
       kept[static_cast<size_t>(id)] = 1;
     }
     std::fwrite(kept.data(), 1, vocab, stdout);
@@ -45,7 +45,8 @@ void filter(size_t vocab, const Json& json) {
 
 void process(size_t vocab, const Json& json) {
   mlxlm::LogitsProcessorOptions options;
-  for (const auto& [id, value] : json.value("logit_bias", Json::object()).items()) {
+  const Json bias = json.value("logit_bias", Json::object());
+  for (const auto& [id, value] : bias.items()) {
     options.logit_bias.emplace_back(std::stoi(id), value.get<float>());
   }
   options.repetition_penalty = json.value("repetition_penalty", 0.0f);
