@@ -7,7 +7,8 @@ from source_tree import ROOT, cpp_files, includes, name_of
 
 TABLE = ROOT / "docs" / "architecture.md"
 FOLDER = re.compile(r"\b(include/mlxlm|src/[a-z0-9_]+)/?")
-RUST_HEADERS = ROOT / "rust" / "include"  # the C interface of the Rust part, for src/text alone
+RUST_HEADERS = ROOT / "rust" / "include"  # the C interface of the Rust part, for the layers that stand on it
+RUST_USERS = {"src/text", "src/hub", "src/sampling"}
 INTRINSICS = re.compile(r"^(.*intrin\.h|arm_neon\.h|arm_sve\.h|arm_acle\.h|hwy/.*)$")
 ISA_MACRO = re.compile(r"\b(__AVX\w*|__SSE\w*|__FMA__|__F16C__|__ARM_\w+|__aarch64__|__x86_64__)\b")
 
@@ -52,7 +53,7 @@ class Layers(unittest.TestCase):
             for line, quote, target in includes(path):
                 if quote == "<" and not target.startswith("mlxlm/"):
                     continue
-                if own == "src/text" and (RUST_HEADERS / target).is_file():
+                if own in RUST_USERS and (RUST_HEADERS / target).is_file():
                     continue
                 other = target_folder(target)
                 if other is None:
