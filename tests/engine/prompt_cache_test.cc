@@ -295,12 +295,13 @@ TEST_F(PromptCacheTest, ATruncatedOrDamagedFileIsRefused) {
   };
   EXPECT_EQ(outcome(bytes).message, "");
   for (size_t n = 0; n < bytes.size(); n += 97) EXPECT_EQ(outcome(bytes.substr(0, n)).kind, ErrorKind::invalid_value);
+  const size_t header = bytes.find("]}}") + 3;  // where the header ends
   const auto replaced = [&](const std::string& from, const std::string& to) {
-    std::string changed = bytes;
+    std::string changed = bytes.substr(8, header - 8);
     const size_t at = changed.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     changed.replace(at, from.size(), to);
-    return outcome(changed).message;
+    return outcome(io::safetensors_bytes(changed, bytes.substr(header))).message;
   };
   const auto expect_part = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -309,8 +310,14 @@ TEST_F(PromptCacheTest, ATruncatedOrDamagedFileIsRefused) {
   expect_part(replaced("mlxlm_options\":\"16 ", "mlxlm_options\":\"17 "), "layer 0: max_size: expected 17, got 16");
   expect_part(replaced("0.mlxlm_start\":\"0\"", "0.mlxlm_start\":\"1\""), "expected ids of the positions 1 to 40, got");
   expect_part(replaced("\"0.mlxlm_tokens\":\"3 ", "\"0.mlxlm_tokens\":\"x "), "expected an integer, got 'x'");
-  expect_part(replaced("\"0.mlxlm_tokens\":\"3 7 ", "\"0.mlxlm_tokens\":\"3 9999"), "token id 9999");
-  expect_part(replaced("mlxlm_model", "mlxlm_modem"), "metadata entry 'mlxlm_model' is missing");
+  expect_part(replaced("\"0.mlxlm_tokens\":\"3 7 ", "\"0.mlxlm_tokens\":\"3 9999 "), "token id 9999");
+  expect_part(replaced("mlxlm_model", "mlxlm_other"), "metadata entry 'mlxlm_model' is missing");
+  expect_part(replaced("\"0.mlxlm_tokens\"", "\"0.mlxlm_other\":\"\",\"0.mlxlm_tokens\""),
+              "'mlxlm_other' is not known");
+  expect_part(replaced("\"2.0\":\"\"", "\"2.0\":\"KVCache\""), "the class of layer");
+  expect_part(replaced("\"1.1\":", "\"1.2\":"), "the class of layer 1 is missing");
+  expect_part(replaced("\"0.0.0\":{", "\"0.0.3\":{"), "tensor '0.0.0' is missing");
+  expect_part(replaced("\"I32\"", "\"F32\""), "expected one integer");
   expect_part(replaced("mlxlm_version\":\"1\"", "mlxlm_version\":\"2\""), "expected a cache file of version 1");
 }
 
