@@ -114,7 +114,7 @@ void copy_files(const std::string& from, const std::vector<std::string>& names, 
 }
 
 std::string model_card() {
-  return "---\nlanguage: en\nlibrary_name: mlx\npipeline_tag: text-generation\ntags:\n- mlx\n---\n\n";
+  return "---\nlanguage: en\nlibrary_name: mlx\npipeline_tag: text-generation\ntags:\n- mlx\n---\n";
 }
 
 }  // namespace mlxlm::conversion

@@ -1,10 +1,12 @@
 """Folders made by `mlxlm convert --hf-path` and by the real mlx_lm.convert are the same, file for file."""
 import json
 import math
-import os
+import re
 import shutil
 import struct
 import subprocess
+import time
+from pathlib import Path
 
 import hf_folders
 import mlx.core as mx
@@ -14,7 +16,7 @@ from mlx_lm import load, utils
 from mlx_lm.convert import convert as reference_convert
 from transformers import AutoTokenizer
 
-SMALL_SHARD = 150_000  # bytes
+SMALL_SHARD = 100_000  # bytes
 BITS, GROUPS, DTYPES = (2, 3, 4, 5, 6, 8), (32, 64, 128), ("float32", "float16", "bfloat16")
 RECIPES = ("mixed_2_6", "mixed_3_4", "mixed_3_6", "mixed_4_6")
 #: the reference's keyword: our flag
@@ -210,19 +212,31 @@ def write_zeros(folder, conf):
     return end
 
 
+def resident_peak(pid):
+    """Bytes; 0 for a process that has ended."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return 0
+    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(found[1]) * 1024 if found else 0
+
+
 @pytest.mark.parametrize("flags", [["-q"], ["--dtype", "bfloat16"], []], ids=["quantise", "cast", "copy"])
 def test_memory_stays_below_the_models_size(flags, tmp_path, program):
     conf = hf_folders.config(hidden_size=1024, intermediate_size=4096, num_hidden_layers=8, vocab_size=8192)
     size = write_zeros(tmp_path / "source", conf)
-    assert size > 250e6
+    assert size > 200e6
     command = [program, "convert", "--hf-path", tmp_path / "source", "--mlx-path", tmp_path / "out", "-t", "2", *flags]
     process = subprocess.Popen([str(word) for word in command], stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = status
+    peak = 0
+    while process.poll() is None:  # rusage would count this process, of which the program is a fork
+        peak = max(peak, resident_peak(process.pid))
+        time.sleep(0.002)
     shutil.rmtree(tmp_path / "out")
-    assert status == 0
+    assert process.returncode == 0
     # The program itself, blocks of rows on two threads, and the largest weight at most: 16 MB.
-    assert usage.ru_maxrss * 1024 < 64e6
+    assert 1e6 < peak < 64e6
 
 
 def test_refuses_what_is_broken(tmp_path, convert_hf):
