@@ -4,14 +4,15 @@ use llguidance::api::StopReason;
 use llguidance::TokenParser;
 
 use crate::abi::{borrow_text, guard, guard_value, Failure, OwnedText, Status};
+use crate::grammar_message::explain;
 use crate::grammar_source::{self, Kind};
 use crate::grammar_vocabulary::Handle as Vocabulary;
 
 /// States of the text's automaton, about 2 kB each: a request's memory.
 pub const MAX_LEXER_STATES: usize = 100_000;
-/// Grammars are compiled on a thread of their own: rules may be nested as deep as their text is long. Only what is used
-/// becomes memory.
-const COMPILE_STACK: usize = 512 << 20;
+/// Grammars are compiled on a thread of their own: rules that call one another in a line, as many as a source may have,
+/// take about 25 kB each. Only what is used becomes memory.
+const COMPILE_STACK: usize = 256 << 20;
 
 /// A grammar and how much of a text it has read.
 pub struct Handle {
@@ -25,11 +26,19 @@ impl Handle {
         let build = || -> Result<Handle, Failure> {
             let grammar = grammar_source::read(kind, source)?;
             let mut parser = vocabulary.factory.create_parser(grammar).map_err(|error| explain(&error))?;
-            refuse_unsupported(&parser)?;
+            if parser.parser.grammar().lexer_spec().has_stop {
+                return Err(Failure::invalid("stop= is not supported: it takes back text; write suffix= instead"));
+            }
             parser.start_without_prompt();
             // A grammar that ends before it begins (the empty text alone) is found here.
             parser.check_stop().map_err(|error| explain(&error))?;
-            Ok(Handle { parser, n_tokens: vocabulary.n_tokens })
+            let mut handle = Handle { parser, n_tokens: vocabulary.n_tokens };
+            // Every request needs this mask. Rules that call one another without end have none.
+            handle.mask(&mut [])?;
+            match handle.parser.stop_reason() {
+                StopReason::NoExtensionBias => Err(Failure::invalid("it admits no text that the tokens can write")),
+                _ => Ok(handle),
+            }
         };
         std::thread::scope(|scope| {
             let thread = std::thread::Builder::new().stack_size(COMPILE_STACK).spawn_scoped(scope, build);
@@ -76,40 +85,21 @@ impl Handle {
             return Ok(may_end);
         }
         let parser = &mut self.parser;
+        if parser.temperature().is_some() {
+            return Err(Failure::invalid("temperature= is not supported in a grammar; it belongs to the sampler"));
+        }
         let set = match parser.compute_mask() {
             Ok(set) => set,
             Err(_) if parser.stop_reason() == StopReason::NoExtensionBias => return Ok(false),
             Err(error) => return Err(explain(&error)),
         };
-        let n_words = self.n_tokens.div_ceil(32).min(words.len());
+        let all_words = self.n_tokens.div_ceil(32);
+        let n_words = all_words.min(words.len());
         words[..n_words].copy_from_slice(&set.as_slice()[..n_words]);
-        if self.n_tokens % 32 != 0 && n_words == self.n_tokens.div_ceil(32) {
+        if self.n_tokens % 32 != 0 && n_words == all_words {
             words[n_words - 1] &= (1 << (self.n_tokens % 32)) - 1; // not the end's own id
         }
         Ok(parser.is_accepting())
-    }
-}
-
-/// Lark attributes that would do nothing here, or take back text that has been written.
-fn refuse_unsupported(parser: &TokenParser) -> Result<(), Failure> {
-    let spec = parser.parser.grammar().lexer_spec();
-    if spec.has_stop {
-        return Err(Failure::invalid("stop= is not supported: it takes back text; write suffix= instead"));
-    }
-    if spec.has_temperature {
-        return Err(Failure::invalid("temperature= is not supported in a grammar; it belongs to the sampler"));
-    }
-    Ok(())
-}
-
-/// The crate's message without its frames and states.
-fn explain(error: &impl std::fmt::Display) -> Failure {
-    let text = error.to_string();
-    let end = ["\n<backtrace>", "\n<state>", "\n<non-verbose/>"].iter().filter_map(|mark| text.find(mark)).min();
-    let text = text[..end.unwrap_or(text.len())].trim_end();
-    match text.strip_prefix("panic: ") {
-        Some(fault) => Failure { status: Status::Fault, message: fault.to_owned() },
-        None => Failure::invalid(text),
     }
 }
 

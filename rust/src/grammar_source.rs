@@ -5,6 +5,7 @@ use llguidance::derivre::RegexBuilder;
 use serde_json::Value;
 
 use crate::abi::Failure;
+use crate::grammar_message::explain;
 
 #[derive(Clone, Copy)]
 pub enum Kind {
@@ -27,8 +28,10 @@ impl Kind {
     }
 }
 
-/// A larger source is refused before anything is built from it.
-pub const MAX_SOURCE_BYTES: usize = 1 << 20;
+/// Larger sources are refused before anything is built from them. Rules and expressions can cost the square of their
+/// length.
+const MAX_DATA_BYTES: usize = 1 << 20;
+const MAX_RULE_BYTES: usize = 1 << 16;
 /// Options of the crate that a schema may carry.
 const OPTIONS: &str = "x-guidance";
 /// Between the parts of a JSON text. Bounded: a small model may otherwise write blanks until its tokens run out. 64 is
@@ -36,8 +39,11 @@ const OPTIONS: &str = "x-guidance";
 const JSON_SPACE: &str = r"[\x20\x0A\x0D\x09]{1,64}";
 
 pub fn read(kind: Kind, source: &str) -> Result<TopLevelGrammar, Failure> {
-    if source.len() > MAX_SOURCE_BYTES {
-        let limit = MAX_SOURCE_BYTES;
+    let limit = match kind {
+        Kind::JsonSchema | Kind::Choice => MAX_DATA_BYTES,
+        Kind::Regex | Kind::Lark => MAX_RULE_BYTES,
+    };
+    if source.len() > limit {
         return Err(Failure::invalid(format!("expected at most {limit} bytes, got {}", source.len())));
     }
     let grammar = match kind {
@@ -88,7 +94,7 @@ fn from_regex(regex: &str) -> Result<GrammarWithLexer, Failure> {
         return Err(Failure::invalid("the group name \"stop\" is reserved: name the group otherwise"));
     }
     // Alone, so that the message speaks of the expression and not of the grammar around it.
-    RegexBuilder::new().mk_regex(regex).map_err(|error| Failure::invalid(error.to_string()))?;
+    RegexBuilder::new().mk_regex(regex).map_err(|error| explain(&error))?;
     Ok(GrammarWithLexer::from_regex(regex))
 }
 

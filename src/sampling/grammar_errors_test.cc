@@ -29,7 +29,9 @@ TEST(Grammar, ErrorsNameThePlace) {
   EXPECT_NE(refusal(Kind::lark, "start: word\n").find("unknown name: \"word\""), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "start: \"a\"\nstart2 \"b\"\n").find("2(8)"), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "").find("start"), std::string::npos);
-  EXPECT_NE(refusal(Kind::lark, "start: <|nothing|>").find("<|tool|>"), std::string::npos) << "the tokens there are";
+  EXPECT_NE(refusal(Kind::lark, "start: <|nothing|>").find("unknown special token: \"<|nothing|>\""), std::string::npos);
+  EXPECT_NE(refusal(Kind::lark, "start: a\na: a\n").find("it admits no text"), std::string::npos);
+  EXPECT_NE(refusal(Kind::json_schema, R"({"$ref": "#"})").find("it admits no text"), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "start: a\na[stop=\"x\"]: /b*/").find("suffix="), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "start: a\na[temperature=0.5]: /b*/").find("belongs to the sampler"),
             std::string::npos);
