@@ -173,8 +173,9 @@ def test_other_architectures_are_refused(tmp_path, convert):
 
 def test_an_existing_folder_is_kept(tmp_path, convert):
     tiny_gguf.write(tmp_path / "m.gguf")
-    (tmp_path / "out").mkdir()
-    convert(tmp_path / "m.gguf", tmp_path / "out")  # empty: fine
+    (tmp_path / "empty").mkdir()
+    assert "exists already" in convert.fails(tmp_path / "m.gguf", tmp_path / "empty")
+    convert(tmp_path / "m.gguf", tmp_path / "out")
     before = (tmp_path / "out/config.json").read_bytes()
     process = convert(tmp_path / "m.gguf", tmp_path / "out", check=False)
     assert process.returncode == 1 and "exists already" in process.stderr
