@@ -10,6 +10,8 @@ pub enum Status {
     Invalid = 1,
     Raised = 2,
     Fault = 3,
+    /// A connection that broke or did not come to be: trying again may help.
+    Broken = 4,
 }
 
 /// A failure with the status it is reported under.

@@ -19,7 +19,7 @@ namespace mlxlm {
 namespace hub {
 namespace {
 
-constexpr int kPatient = 5;  // attempts at a request that nothing can be done without
+constexpr int kPatient = 4;  // attempts at a request that nothing can be done without: pauses of 3.5 s in all
 
 /// Runs every action in one of `n_workers` threads. The first failure stops the others and is thrown here.
 class Workers {

@@ -1,18 +1,30 @@
 """One cache, two programs: what we write Python's huggingface_hub reads, and the other way round. And damaged caches."""
 
+import ast
 import fcntl
+import importlib.util
 import json
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from conftest import IO, NOT_FOUND, REPO, contents
 
+
+def mlx_lm_patterns():
+    """What mlx-lm downloads; read from its source, as importing it takes seconds."""
+    source = Path(importlib.util.find_spec("mlx_lm").submodule_search_locations[0]) / "utils.py"
+    for node in ast.parse(source.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "DEFAULT_ALLOW_PATTERNS":
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{source}: no DEFAULT_ALLOW_PATTERNS")
+
+
 DOWNLOAD = f"""
 from huggingface_hub import snapshot_download
-from mlx_lm.utils import DEFAULT_ALLOW_PATTERNS
-print(snapshot_download({REPO!r}, allow_patterns=DEFAULT_ALLOW_PATTERNS, local_files_only=%s))
+print(snapshot_download({REPO!r}, allow_patterns={mlx_lm_patterns()!r}, local_files_only=%s))
 """
 
 
