@@ -85,10 +85,10 @@ def greedy(model, cache, ids, n=STEPS):
         logits = feed(model, cache, tokens[-1:])
 
 
-def same(ours, theirs):
+def same(ours, theirs, tolerance=TOLERANCE):
     assert ours[0] == theirs[0]
     worst = np.abs(ours[1] - theirs[1]).max()
-    assert worst <= TOLERANCE * max(1, np.abs(theirs[1]).max()), worst
+    assert worst <= tolerance * max(1, np.abs(theirs[1]).max()), worst
 
 
 @pytest.mark.parametrize("name,max_kv_size,keep,kv_bits,n", CASES)
@@ -119,12 +119,18 @@ def test_to_the_reference(models, tmp_path, name, max_kv_size, keep, kv_bits, n)
     loaded, metadata = mlx_cache.load_prompt_cache(str(path), return_metadata=True)
     assert metadata["model"] == "m"
     assert [int(i) for i in metadata["mlxlm_tokens"].split()] == prompt(n)
-    expected = make_cache(model, max_kv_size, keep, kv_bits)
-    feed(model, expected, prompt(n))
+    # As generate does it: the first token is fed before the conversion, so its own query reads no codes.
+    expected = make_cache(model, max_kv_size, keep, 0)
+    feed(model, expected, prompt(1))
+    if kv_bits:
+        expected = [c.to_quantized(group_size=GROUP, bits=kv_bits) for c in expected]
+    if n > 1:
+        feed(model, expected, prompt(n)[1:])
     assert [type(c) for c in loaded] == [type(c) for c in expected]
     assert [c.offset for c in loaded] == [n] * len(loaded)
     same(probe.greedy(lines), greedy(model, loaded, NEXT))
-    same(probe.greedy(lines), greedy(model, expected, NEXT))
+    # A value on the edge between two codes may be rounded either way when each side computes it: a step of one code.
+    same(probe.greedy(lines), greedy(model, expected, NEXT), tolerance=2.0**-kv_bits if kv_bits else TOLERANCE)
 
 
 @pytest.mark.parametrize("name,max_kv_size,keep,kv_bits,n", CASES)
