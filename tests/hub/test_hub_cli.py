@@ -10,7 +10,7 @@ import time
 import pytest
 
 import tiny_model
-from conftest import BINARY, REPO, TIMEOUT
+from conftest import BINARY, BUILD, REPO, TIMEOUT
 
 GENERATE = ("generate", "--model", REPO, "--prompt", "Hello", "-m", "8", "--verbose", "false")
 
@@ -102,3 +102,15 @@ def test_ctrl_c_leaves_what_arrived(hub, machine, run, model):
     assert run(*GENERATE).returncode == 0
     asked = {r.headers.get("range") for r in hub.contents()}
     assert {f"bytes={size}-" for size in left.values() if size} <= asked
+
+
+def test_the_library_loads_names_too(hub, machine, model, tmp_path):
+    """mlxlm::load, through the probe of tests/parity."""
+    def logits(name, **environment):
+        return subprocess.run([BUILD / "bin" / "logits_probe", name, "exact", "8", "1", "scalar"], input=b"1 2 3",
+                              capture_output=True, timeout=TIMEOUT, cwd=tmp_path, env=machine.environment | environment)
+    assert logits(REPO).stdout == logits(model).stdout != b""
+    hub.requests.clear()
+    assert logits(REPO, HF_HUB_OFFLINE="1").returncode == 0 and hub.requests == []
+    refused = logits("../nothing")
+    assert refused.returncode == 1 and b"no such model folder" in refused.stderr
