@@ -192,8 +192,7 @@ PromptCache BatchGenerator::extract_cache(int64_t uid) {
                 "extract_cache: there is no request {}; those that have finished keep their caches with keep_caches",
                 uid);
   }
-  state_->scheduler.find(uid)->settle();
-  return it->second.cache.fork();
+  return PromptCache(std::make_unique<PromptCache::State>(it->second.cache.state().copy()));
 }
 
 BatchStats BatchGenerator::stats() const {

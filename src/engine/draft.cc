@@ -13,8 +13,9 @@ constexpr std::array<int64_t, 2> kLookupLengths = {4, 2};
 // model (see docs/performance.md).
 constexpr double kCostOfAToken = 0.2;
 
-// How fast old evidence fades, per round.
-constexpr double kFade = 0.85;
+// Old evidence fades with every round, and counts for at most so many guesses: a change is noticed soon.
+constexpr double kFade = 0.8;
+constexpr double kMostEvidence = 8;
 
 constexpr int64_t kLongestPause = 64;
 
@@ -100,8 +101,9 @@ int64_t DraftLength::next() {
 
 void DraftLength::record(int64_t proposed, int64_t accepted) {
   if (proposed == 0) return;
-  right_ = right_ * kFade + static_cast<double>(accepted);
-  judged_ = judged_ * kFade + static_cast<double>(std::min(proposed, accepted + 1));
+  const double keep = kFade * std::min(1.0, kMostEvidence / judged_);
+  right_ = right_ * keep + static_cast<double>(accepted);
+  judged_ = judged_ * keep + static_cast<double>(std::min(proposed, accepted + 1));
   if (accepted == proposed) {
     pause_ = 4;
     rounds_until_try_ = 0;

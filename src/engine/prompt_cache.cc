@@ -68,11 +68,13 @@ int64_t PromptCache::bytes() const { return state_->kv.bytes(); }
 
 PromptCache PromptCache::fork() const {
   if (state_->in_use) throw_invalid("PromptCache::fork: a generation is using this cache; finish or destroy it first");
-  return PromptCache(std::make_unique<State>(State{.model = state_->model,
-                                                   .kv = state_->kv.fork(),
-                                                   .options = state_->options,
-                                                   .tokens = state_->tokens,
-                                                   .start = state_->start}));
+  return PromptCache(std::make_unique<State>(state_->copy()));
+}
+
+PromptCache::State PromptCache::State::copy() const {
+  State other{.model = model, .kv = kv.fork(), .options = options, .tokens = tokens, .start = start};
+  if (other.kv.length() > size()) other.kv.trim(other.kv.length() - size());
+  return other;
 }
 
 bool PromptCache::can_trim(int64_t n) const {

@@ -21,6 +21,8 @@ struct PromptCache::State {
   int64_t start = 0;
   bool in_use = false;  // by a running stream
 
+  /// The same content, sharing the blocks; keys and values beyond the ids (of guesses not yet judged) left out.
+  State copy() const;
   int64_t size() const { return start + static_cast<int64_t>(tokens.size()); }
   /// The ids whose keys and values are still to be computed.
   std::span<const int32_t> pending() const {

@@ -370,6 +370,31 @@ TEST_F(ForeignFile, GoesOnTheSameAndKnowsOnlyWhatFollows) {
   }
 }
 
+TEST_F(ForeignFile, GeneratesWhatTheOriginalWould) {
+  const Loaded loaded = load(folders_[0], {.precision = Precision::exact, .threads = 1});
+  const auto sampled = [&](PromptCache& cache) {
+    Ids ids;
+    const GenerateOptions options = {.max_tokens = 20, .sampler = {.temp = 1.5f}, .seed = 3, .prompt_cache = &cache};
+    for (const auto& r : stream_generate(loaded.model, loaded.tokenizer, Ids{5, 6, 7}, options)) ids.push_back(r.token);
+    return ids;
+  };
+  for (PromptCacheOptions options : kKinds) {
+    options.quantized_kv_start = 0;
+    PromptCache cache(loaded.model, options);
+    feed(cache, text_ids(150));
+    PromptCache from_file = load_prompt_cache(loaded.model, save_without_identity(cache)).cache;
+    const Ids expected = sampled(cache);
+    ASSERT_EQ(expected.size(), 20u);
+    EXPECT_EQ(sampled(from_file), expected);
+    EXPECT_EQ(from_file.size(), 173);
+    EXPECT_EQ(from_file.tokens().size(), 23u);
+    // And from where it is now, saved and loaded once more.
+    from_file.save(temp_.file("more"));
+    PromptCache more = load_prompt_cache(loaded.model, temp_.file("more")).cache;
+    EXPECT_EQ(sampled(more), sampled(cache));
+  }
+}
+
 TEST_F(ForeignFile, TrimsOnlyWhereItNeedsNoIds) {
   PromptCache plain(llama());
   feed(plain, text_ids(150));

@@ -184,7 +184,7 @@ TEST_P(AnyWay, FromACacheOfTheBeginning) {
 TEST_P(AnyWay, InABatch) {
   const Loaded& loaded = models().three_threads;
   const uint64_t n = number_of_requests();
-  const int64_t budget = loaded.model.kv_bytes(64) * 12;
+  const int64_t budget = loaded.model.kv_bytes(64) * 6;
   BatchGenerator batch(loaded.model, loaded.tokenizer, {.completion_batch_size = 8, .kv_bytes = budget});
   std::vector<Outcome> outcomes(n);
   std::vector<bool> removed(n);
@@ -225,7 +225,7 @@ TEST_P(AnyWay, InABatch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, AnyWay, testing::Values("llama", "gemma3_text"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& type) { return std::string(type.param); });
 
 }  // namespace
 }  // namespace mlxlm::test
