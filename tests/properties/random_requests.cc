@@ -104,6 +104,7 @@ RandomRequest random_request(uint64_t index) {
   r.own_sampler = dice.chance(0.1);
   if (dice.chance(0.25))
     r.regex = dice.chance(0.5) ? "(yes|no|maybe), (because|although) [a-z ]{4,30}\\." : "[0-9a-f]{8}-ok";
+  if (!r.regex.empty()) r.options.extra_eos_token_ids.clear();  // they may be letters that the grammar needs
   return r;
 }
 
