@@ -1,6 +1,8 @@
 #include "sampling/token_filter.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
 
 #include "base/scalar_math.h"
@@ -20,6 +22,15 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 bool more_likely(const Candidate& a, const Candidate& b) {
   return a.logprob > b.logprob || (a.logprob == b.logprob && a.id < b.id);
 }
+
+// A nucleus is narrowed down by sums over 2^kBucketBits buckets (8 KB) until so few candidates are left that sorting
+// them costs no more than another round.
+constexpr int kBucketBits = 10;
+constexpr size_t kFewCandidates = 64;
+
+/// A number that grows as the log-probability falls; its upper bits make a coarser scale. (Rounding may leave a token
+/// of probability 1 above 0.)
+uint32_t improbability(const Candidate& c) { return c.logprob < 0 ? std::bit_cast<uint32_t>(-c.logprob) : 0; }
 
 bool below_one(float p) { return p > 0 && p < 1; }
 
@@ -119,26 +130,50 @@ void TokenFilter::keep_top_p(const LogprobRow& row) {
 
 /// Of the candidates from `first` on, whose mass is at least `target`, keeps the most likely that together reach it.
 void TokenFilter::keep_nucleus(size_t first, uint64_t target) {
-  const auto begin = buffer_.begin() + static_cast<std::ptrdiff_t>(first);
-  const auto end = buffer_.begin() + static_cast<std::ptrdiff_t>(count_);
-  auto low = begin, high = end;  // the least likely to keep lies between
-  while (high - low > 16) {      // few enough to sort
-    const auto middle = low + (high - low) / 2;
-    std::nth_element(low, middle, high, more_likely);
-    uint64_t mass = 0;
-    for (auto c = low; c != middle; ++c) mass += c->mass;
-    if (mass >= target) {
-      high = middle;
-    } else {
-      target -= mass;
-      low = middle;
-    }
+  const float least = least_of_nucleus(std::span(buffer_).subspan(first, count_ - first), target);
+  Candidate* const candidates = buffer_.data();
+  size_t count = first;
+  for (size_t i = first; i < count_; ++i) {
+    candidates[count] = candidates[i];
+    count += static_cast<size_t>(candidates[i].logprob >= least);
   }
-  std::sort(low, high, more_likely);
-  for (; low->mass < target; ++low) target -= low->mass;
-  const float least = low->logprob;
-  count_ = static_cast<size_t>(std::partition(begin, end, [=](const Candidate& c) { return c.logprob >= least; }) -
-                               buffer_.begin());
+  count_ = count;
+}
+
+/// The log-probability of the least likely candidate that is needed to reach the target.
+float TokenFilter::least_of_nucleus(std::span<const Candidate> range, uint64_t target) {
+  while (range.size() > kFewCandidates) {
+    uint32_t low = ~uint32_t{0}, high = 0;
+    for (const Candidate& c : range) {
+      low = std::min(low, improbability(c));
+      high = std::max(high, improbability(c));
+    }
+    if (low == high) return range.front().logprob;  // all are equal
+    const int shift = std::max(0, static_cast<int>(std::bit_width(high - low)) - kBucketBits);
+    std::array<uint64_t, size_t{1} << kBucketBits> masses{};
+    for (const Candidate& c : range) masses[(improbability(c) - low) >> shift] += c.mass;
+    uint32_t bucket = 0;  // the one in which the target is reached
+    while (masses[bucket] < target) target -= masses[bucket++];
+    range = copy_bucket(range, low, shift, bucket);
+  }
+  std::array<Candidate, kFewCandidates> few;
+  std::sort(few.begin(), std::copy(range.begin(), range.end(), few.begin()), more_likely);
+  const Candidate* last = few.data();
+  for (; last->mass < target; ++last) target -= last->mass;
+  return last->logprob;
+}
+
+/// The candidates of one bucket, in scratch_; `range` may be part of it.
+std::span<const Candidate> TokenFilter::copy_bucket(std::span<const Candidate> range, uint32_t low, int shift,
+                                                    uint32_t bucket) {
+  if (scratch_.size() <= range.size()) scratch_.resize(range.size() + 1);
+  size_t count = 0;
+  for (const Candidate& c : range) {  // without a branch: as in gather()
+    const bool inside = (improbability(c) - low) >> shift == bucket;
+    scratch_[count] = c;
+    count += static_cast<size_t>(inside);
+  }
+  return {scratch_.data(), count};
 }
 
 void TokenFilter::keep_min_p(const LogprobRow& row) {

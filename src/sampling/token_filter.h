@@ -57,6 +57,8 @@ class TokenFilter {
   void keep_most_likely(size_t k);
   void keep_top_p(const LogprobRow& row);
   void keep_nucleus(size_t first, uint64_t target);
+  float least_of_nucleus(std::span<const Candidate> range, uint64_t target);
+  std::span<const Candidate> copy_bucket(std::span<const Candidate> range, uint32_t low, int shift, uint32_t bucket);
   void keep_min_p(const LogprobRow& row);
   void remove_top_choices(const LogprobRow& row);
   float least_above_threshold();
@@ -64,7 +66,7 @@ class TokenFilter {
   SamplerOptions options_;
   std::vector<int32_t> special_;  // sorted
   float min_p_depth_ = 0;         // log(min_p)
-  std::vector<Candidate> buffer_;
+  std::vector<Candidate> buffer_, scratch_;
   size_t count_ = 0;  // candidates in it
   bool listed_ = false;
   float removed_above_ = std::numeric_limits<float>::infinity();
