@@ -34,8 +34,9 @@ class PromptCache {
   PromptCache(PromptCache&&) noexcept;
   PromptCache& operator=(PromptCache&&) noexcept;
 
-  int64_t size() const;                        ///< tokens held
-  const std::vector<int32_t>& tokens() const;  ///< their ids, [size]; of a file of mlx-lm's only those since loading
+  int64_t size() const;  ///< tokens held
+  /// Their ids, [size()]; after loading a file of mlx-lm's, which has none, only those that followed.
+  const std::vector<int32_t>& tokens() const;
   const PromptCacheOptions& options() const;
   int64_t bytes() const;  ///< of keys and values, blocks shared with other caches included
 
@@ -44,11 +45,12 @@ class PromptCache {
   /// Whether trim(n) would forget exactly n tokens.
   bool can_trim(int64_t n) const;
   /// Forgets the last n tokens (at most all) and returns how many it forgot. What is left may be computed again from
-  /// the token ids when the cache is used next. 0: the ids are not known (a file of mlx-lm's whose window has moved
-  /// on).
+  /// the token ids when the cache is used next. 0: that would need ids that are not known (of a file of mlx-lm's whose
+  /// window has moved on).
   int64_t trim(int64_t n);
 
-  /// Writes mlx-lm's own format: safetensors with tensors "<layer>.0", "<layer>.1" and string metadata.
+  /// Writes mlx-lm's own format: safetensors with tensors "<layer>.0", "<layer>.1" and string metadata. What is still
+  /// to be computed is computed first, so that mlx-lm misses nothing. Names in `metadata` must not start with "mlxlm_".
   void save(const std::string& path, const std::map<std::string, std::string>& metadata = {}) const;
 
   struct State;
