@@ -213,10 +213,12 @@ struct RowTile {
   }
 };
 
-/// One visit of a block for all rows of a tile. `next` is the head's part of the block likely read next, or null.
-template <class Element>
+/// One visit of a block for all rows of a tile. `next` is the head's part of the block likely read next, or null;
+/// make_values() is called when the scores are done.
+template <class Element, class Function>
 MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, int64_t block, Visit visit,
-                              const std::byte* keys, const std::byte* values, const std::byte* next) {
+                              const std::byte* keys, const std::byte* values, const std::byte* next,
+                              Function make_values) {
   const int64_t head_dim = task.head_dim, value_dim = task.value_dim;
   const std::byte* next_values = next == nullptr ? nullptr : next + head_dim * kKvBlockTokens * Element::kSize;
   const auto visible = [&](int64_t row, int64_t count, Visible* see) MLXLM_INLINE_LAMBDA {
@@ -238,6 +240,7 @@ MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, in
     chain<Element>(count, tile.q + row * head_dim, head_dim, keys + lo * Element::kSize, hi - lo, kKvBlockTokens, 0,
                    head_dim, nullptr, tile.s + row * kKvBlockTokens + lo, kKvBlockTokens, row == 0 ? next : nullptr);
   }
+  make_values();
   for (int64_t row = 0; row < tile.rows; row += kRowGroup) {
     Visible see[kRowGroup];
     float factor[kRowGroup];
@@ -259,32 +262,41 @@ MLXLM_INLINE void convert(const std::byte* from, int64_t n, float* to, const std
   }
 }
 
-/// One block for all rows of a tile.
-template <class Element>
-MLXLM_NOINLINE void attend_block(const AttentionTask& task, const RowTile& tile, int64_t block, const std::byte* keys,
-                                 const std::byte* values, const std::byte* next) {
+/// One block for all rows of a tile. `next` and make_values as in visit_block.
+template <class Element, class Function>
+MLXLM_INLINE void visit_runs(const AttentionTask& task, const RowTile& tile, int64_t block, const std::byte* keys,
+                             const std::byte* values, const std::byte* next, Function make_values) {
   // Only a block with kept keys can be seen in two runs, and only by rows whose window has left the kept start.
   const int64_t newest = tile.position(task, tile.rows - 1);
   const bool two_runs = task.window != 0 && block * kKvBlockTokens < task.keep && newest - task.window + 1 > task.keep;
   for (int visit = kFirstVisit; visit <= (two_runs ? kSecondVisit : kFirstVisit); ++visit) {
     visit_block<Element>(task, tile, block, static_cast<Visit>(visit), keys, values,
-                         visit == kFirstVisit ? next : nullptr);
+                         visit == kFirstVisit ? next : nullptr, make_values);
   }
 }
 
-/// A block of codes for all rows of a tile, by way of its values in float32. `next` as in visit_block.
+/// One block of elements for all rows of a tile.
+template <class Element>
+MLXLM_NOINLINE void attend_block(const AttentionTask& task, const RowTile& tile, int64_t block, const std::byte* keys,
+                                 const std::byte* values, const std::byte* next) {
+  visit_runs<Element>(task, tile, block, keys, values, next, []() MLXLM_INLINE_LAMBDA {});
+}
+
+/// One block of codes for all rows of a tile, by way of its values in float32: the keys' are done with when the values'
+/// are made, so that a first-level cache need not hold both.
 template <class Element, int bits>
-MLXLM_INLINE void attend_coded_block(const AttentionTask& task, const RowTile& tile, int64_t block, int64_t tokens,
-                                     const std::byte* start, const std::byte* next) {
+MLXLM_NOINLINE void attend_coded_block(const AttentionTask& task, const RowTile& tile, int64_t block, int64_t tokens,
+                                       const std::byte* start, const std::byte* next) {
   const int64_t key_groups = task.head_dim / task.group_size, value_groups = task.value_dim / task.group_size;
   const auto keys = coded_part(start, task.head_dim, bits, key_groups, Element::kSize);
   const auto values = coded_part(keys.end, task.value_dim, bits, value_groups, Element::kSize);
   const std::byte* ahead = next == nullptr ? start : next;
   widen_keys<Element, bits>(keys, task.head_dim, task.group_size, tokens, tile.keys, ahead);
-  widen_values<Element, bits>(values, task.value_dim, task.group_size, tokens, tile.values,
-                              ahead + (values.codes - start));
-  attend_block<F32Element>(task, tile, block, reinterpret_cast<const std::byte*>(tile.keys),
-                           reinterpret_cast<const std::byte*>(tile.values), nullptr);
+  visit_runs<F32Element>(task, tile, block, reinterpret_cast<const std::byte*>(tile.keys),
+                         reinterpret_cast<const std::byte*>(tile.values), nullptr, [&]() MLXLM_INLINE_LAMBDA {
+                           widen_values<Element, bits>(values, task.value_dim, task.group_size, tokens, tile.values,
+                                                       ahead + (values.codes - start));
+                         });
 }
 
 /// Adds the keys of partition p to the tile's state.
