@@ -101,7 +101,8 @@ typedef enum MlxlmGrammarKind {
   MLXLM_GRAMMAR_CHOICE = 3 /* a JSON array of texts */
 } MlxlmGrammarKind;
 
-/* Compiles a grammar. Sources over 1 MiB and grammars that grow too large are MLXLM_INVALID. */
+/* Compiles a grammar. Sources over 1 MiB (expressions and Lark: 64 KiB) and grammars that grow too large are
+ * MLXLM_INVALID. */
 MlxlmStatus mlxlm_grammar_new(const MlxlmGrammarVocabulary* vocabulary, MlxlmGrammarKind kind, const char* source,
                               size_t size, MlxlmGrammar** out, MlxlmString* error);
 void mlxlm_grammar_free(MlxlmGrammar* grammar);

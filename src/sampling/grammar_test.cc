@@ -1,4 +1,4 @@
-#include <chrono>
+#include <ctime>
 #include <map>
 #include <regex>
 #include <set>
@@ -162,11 +162,11 @@ TEST(Grammar, ALongForcedTextTakesItsTokensInTime) {
   std::string text(20000, 'z');
   for (size_t i = 0; i < text.size(); i += 7) text[i] = ' ';
   Request request(*bytes().tokenizer, {.kind = Kind::choice, .choices = {text}});
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // of the processor: the machine may be busy
   for (size_t i = 0; i < 2000; ++i) request.add(request.processor().forced_token(request.tokens()).value());
   EXPECT_EQ(request.text(), text.substr(0, request.text().size()));
   // Cutting all of the text again for each token would take minutes.
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
+  EXPECT_LT(std::clock() - start, 20 * CLOCKS_PER_SEC);
 }
 
 TEST(Grammar, ClonesAreIndependent) {
