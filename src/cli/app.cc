@@ -44,11 +44,14 @@ constexpr CommandEntry kCommands[] = {
      "The ceiling is the measured read bandwidth divided by the bytes one decoded token reads: no CPU program\n"
      "can decode faster from memory on this machine.",
      make_info_command},
-    {"convert", "Turn a GGUF file into a model folder",
+    {"convert", "Make a model folder: quantise a Hugging Face one, or turn a GGUF file into one",
      "Examples:\n"
+     "  mlxlm convert --hf-path ./SmolLM2-135M-Instruct --mlx-path ./model-4bit -q --q-bits 4\n"
+     "  mlxlm convert --hf-path DIR --mlx-path ./model-mixed -q --quant-predicate mixed_4_6\n"
+     "  mlxlm convert --hf-path ./model-4bit --mlx-path ./model-bf16 --dequantize\n"
      "  mlxlm convert --gguf model-Q4_0.gguf --mlx-path ./model-4bit\n\n"
-     "Every weight keeps its exact value. The new folder is complete: config.json, *.safetensors, tokenizer files;\n"
-     "it must not exist before.",
+     "Weights are quantised as MLX does it, bit for bit; those of a GGUF file keep their exact values. The new folder\n"
+     "is complete: config.json, *.safetensors, tokenizer files; it must not exist before.",
      make_convert_command},
     {"bench", "Measure prefill and decode speed beside the limits of the machine",
      "Examples:\n"
