@@ -95,7 +95,8 @@ struct BatchResult {
   BatchStats stats;
 };
 
-/// Runs all prompts to their ends. options: one for all, or one for each prompt.
+/// Runs all prompts to their ends. options: one for all, or one for each prompt. With one for all, processors that
+/// have a clone() are copied for each prompt; others are shared, and must then keep no state.
 BatchResult batch_generate(const Model& model, const Tokenizer& tokenizer, const std::vector<Prompt>& prompts,
                            const std::vector<GenerateOptions>& options = {{}}, const BatchOptions& batch = {});
 

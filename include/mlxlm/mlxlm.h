@@ -3,8 +3,10 @@
 
 #include "mlxlm/batch.h"
 #include "mlxlm/convert.h"
+#include "mlxlm/convert.h"
 #include "mlxlm/error.h"
 #include "mlxlm/generate.h"
+#include "mlxlm/hub.h"
 #include "mlxlm/language_model.h"
 #include "mlxlm/model.h"
 #include "mlxlm/prompt_cache.h"

@@ -225,7 +225,13 @@ BatchResult batch_generate(const Model& model, const Tokenizer& tokenizer, const
   BatchGenerator generator(model, tokenizer, batch);
   std::map<int64_t, size_t> index;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    index[generator.insert(prompts[i], options_of(i))] = i;
+    GenerateOptions own = options_of(i);
+    // Options for all: each request gets processors of its own, where these can be copied.
+    for (auto& processor : own.logits_processors) {
+      auto copy = options.size() == 1 && i > 0 && processor ? processor->clone() : nullptr;
+      if (copy) processor = std::move(copy);
+    }
+    index[generator.insert(prompts[i], own)] = i;
   }
   BatchResult result;
   result.texts.resize(prompts.size());

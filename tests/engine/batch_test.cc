@@ -267,6 +267,17 @@ TEST_F(BatchTest, BatchGenerateKeepsTheOrderOfThePrompts) {
   EXPECT_EQ(result.stats.generation_tokens, 5 + 8 + 11);
   EXPECT_EQ(result.stats.prompt_tokens, 12 + 5 + 40);
   EXPECT_THROW(batch_generate(model(), tokenizer(), prompts, std::vector<GenerateOptions>(2)), Error);
+  // One set of options for all: processors with state do not mix the requests up.
+  const auto with_state = [&] {
+    return GenerateOptions{.max_tokens = 12,
+                           .logits_processors = {min_length(3), constrain(tokenizer(), {.kind = Grammar::Kind::regex,
+                                                                                        .source = "[a-z]{2,9}!"})}};
+  };
+  const BatchResult shared = batch_generate(model(), tokenizer(), prompts, {with_state()});
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_FALSE(shared.errors[i]);
+    EXPECT_EQ(shared.texts[i], generate(model(), tokenizer(), prompts[i], with_state()));
+  }
 }
 
 TEST_F(BatchTest, ADraftModelNeedsTheSameVocabulary) {
