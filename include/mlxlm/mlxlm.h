@@ -3,7 +3,6 @@
 
 #include "mlxlm/batch.h"
 #include "mlxlm/convert.h"
-#include "mlxlm/convert.h"
 #include "mlxlm/error.h"
 #include "mlxlm/generate.h"
 #include "mlxlm/hub.h"
