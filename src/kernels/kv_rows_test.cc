@@ -18,8 +18,7 @@ using Values = std::vector<float>;
 
 float rounded(DType dtype, float x) {
   if (dtype == DType::f32) return x;
-  const uint16_t word = nearest_element(dtype, x);
-  return static_cast<float>(element_value(dtype, reinterpret_cast<const std::byte*>(&word)));
+  return static_cast<float>(word_value(dtype, nearest_element(dtype, x)));
 }
 
 struct Group {

@@ -49,6 +49,11 @@ inline double half_value(uint16_t half) {
   return (half & 0x8000) != 0 ? -value : value;
 }
 
+/// The value of a pattern of a 16-bit type.
+inline double word_value(DType dtype, uint16_t word) {
+  return dtype == DType::f16 ? half_value(word) : std::bit_cast<float>(static_cast<uint32_t>(word) << 16);
+}
+
 /// The value of one stored element.
 inline double element_value(DType dtype, const std::byte* p) {
   if (dtype == DType::f32) {
@@ -58,8 +63,7 @@ inline double element_value(DType dtype, const std::byte* p) {
   }
   uint16_t word;
   std::memcpy(&word, p, sizeof word);
-  if (dtype == DType::f16) return half_value(word);
-  return std::bit_cast<float>(static_cast<uint32_t>(word) << 16);
+  return word_value(dtype, word);
 }
 
 /// The pattern of a 16-bit type nearest to x, ties to the even one: by search, not by rounding tricks. x must be
@@ -72,7 +76,7 @@ inline uint16_t nearest_element(DType dtype, float x) {
     // Where infinity stands, rounding sees the next power of two.
     if (dtype == DType::f16 && word == 0x7c00) return 65536.0;
     if (dtype == DType::bf16 && word == 0x7f80) return std::ldexp(1.0, 128);
-    return std::fabs(element_value(dtype, reinterpret_cast<const std::byte*>(&word)));
+    return std::fabs(word_value(dtype, word));
   };
   uint32_t low = 0, high = dtype == DType::f16 ? 0x7c00 : 0x7f80;  // patterns of magnitudes are in order
   if (magnitude >= value(high)) return static_cast<uint16_t>(sign | high);
