@@ -26,17 +26,43 @@ constexpr CommandEntry kCommands[] = {
      "  mlxlm generate --model ./SmolLM2-135M-Instruct-4bit --prompt 'Why is the sky blue?'\n"
      "  cat notes.txt | mlxlm generate --model DIR --prompt - --system-prompt 'Summarise.' --verbose false\n"
      "  mlxlm generate --model DIR --temp 0.7 --top-p 0.9 --seed 1 --stop END --max-tokens -1\n"
-     "  mlxlm generate --model DIR --prompt 'Once upon' --ignore-chat-template --json --top-logprobs 5\n\n"
+     "  mlxlm generate --model DIR --prompt 'Once upon' --ignore-chat-template --json --top-logprobs 5\n"
+     "  mlxlm generate --model DIR --repetition-penalty 1.1 --logit-bias '{\"5\": -100}' --min-tokens 20\n"
+     "  mlxlm generate --model DIR --prompt 'Name a city.' --json-schema '{\"type\": \"object\"}'\n"
+     "  mlxlm generate --model DIR --prompt - --max-kv-size 4096 --kv-bits 8 --quantized-kv-start 0\n"
+     "  mlxlm generate --model DIR --draft-model SMALLER_DIR --num-draft-tokens 4\n"
+     "  mlxlm generate --prompt-cache-file book.safetensors --prompt 'Who is the thief?'\n\n"
      "One folder, precision, prompt, settings and seed give the same text whatever the thread count or CPU.\n"
      "Ctrl-C stops cleanly and prints the statistics so far; a second one ends at once.",
      make_generate_command},
     {"chat", "Talk with a model",
      "Examples:\n"
      "  mlxlm chat --model ./SmolLM2-135M-Instruct-4bit\n"
-     "  mlxlm chat --model DIR --system-prompt 'Answer in French.' --temp 0.7 --seed 3\n\n"
+     "  mlxlm chat --model DIR --system-prompt 'Answer in French.' --temp 0.7 --seed 3\n"
+     "  mlxlm chat --model DIR --max-kv-size 8192 --prompt-lookup\n\n"
      "In the chat: /help, /reset (new conversation), /exit. Ctrl-C stops an answer; Ctrl-D leaves.\n"
      "The keys and values of the conversation are kept, so each turn computes only what is new.",
      make_chat_command},
+    {"batch", "Answer many requests from a file",
+     "Examples:\n"
+     "  mlxlm batch --model DIR --input requests.jsonl --output answers.jsonl\n"
+     "  mlxlm batch --model DIR --input requests.jsonl --output answers.jsonl --resume\n"
+     "  make-requests | mlxlm batch --model DIR --input - --batch-size 8 --kv-bytes 2GB > answers.jsonl\n\n"
+     "A request is a JSON object on one line: an id if you like; prompt, messages or prompt_ids; and any setting\n"
+     "below by its JSON name, which counts instead of the option:\n"
+     "  {\"id\": \"a\", \"prompt\": \"Why is the sky blue?\", \"max_tokens\": 50, \"temp\": 0.7, \"seed\": 1}\n"
+     "  {\"id\": \"b\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stop\": [\"END\"]}\n"
+     "An answer has id, index and the keys of 'generate --json', and the tokens that generate gives alone. A request\n"
+     "that is wrong gets an answer with error, line and field, and the others go on; the exit code is then 1.\n"
+     "Ctrl-C leaves a file that --resume goes on with.",
+     make_batch_command},
+    {"cache-prompt", "Compute a prompt once and keep it in a file",
+     "Examples:\n"
+     "  cat book.txt | mlxlm cache-prompt --model DIR --prompt - --prompt-cache-file book.safetensors\n"
+     "  mlxlm generate --prompt-cache-file book.safetensors --prompt 'Who is the thief?'\n"
+     "  mlxlm cache-prompt --model DIR --prompt 'You know:' --prompt-cache-file f.safetensors --kv-bits 8\n\n"
+     "The file has mlx-lm's format: mlx_lm.generate reads it, and generate reads those of mlx_lm.cache_prompt.",
+     make_cache_prompt_command},
     {"info", "Describe a model and what this machine can do with it",
      "Examples:\n"
      "  mlxlm info ./SmolLM2-135M-Instruct-4bit\n"
@@ -67,7 +93,7 @@ constexpr CommandEntry kCommands[] = {
 std::string program_help() {
   std::string text =
       "mlxlm: run language models in MLX format on any CPU\n\nUsage: mlxlm COMMAND [OPTIONS]\n\nCommands:\n";
-  for (const CommandEntry& entry : kCommands) text += format_text("  {:10} {}\n", entry.name, entry.summary);
+  for (const CommandEntry& entry : kCommands) text += format_text("  {:12} {}\n", entry.name, entry.summary);
   text +=
       "\nOptions:\n  -h,--help  Show this help; 'mlxlm COMMAND --help' shows a command's options\n"
       "  --version  Show the version\n\n"

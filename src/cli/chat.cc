@@ -10,6 +10,7 @@
 #include "cli/progress.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
+#include "cli/settings.h"
 #include "text/utf8.h"
 
 namespace mlxlm::cli {
@@ -32,7 +33,8 @@ class ChatCommand : public Command {
   int converse(const Loaded& loaded);
   Next handle_line(const Loaded& loaded, ChatSession& session, Interrupts& interrupts, const std::string& line);
   void answer(const Loaded& loaded, ChatSession& session, Interrupts& interrupts, const std::string& user_text);
-  GenerateOptions generate_options(ChatSession& session, const StopOnInterrupt& stop, ProgressBar& progress) const;
+  GenerateOptions answer_options(const Loaded& loaded, ChatSession& session, const StopOnInterrupt& stop,
+                                 ProgressBar& progress) const;
   GenerationRecord stream_answer(const Loaded& loaded, ChatSession& session, const GenerateOptions& options,
                                  const std::string& user_text, ProgressBar& progress);
   void print_notes(const ChatSession& session, const GenerationRecord& record) const;
@@ -42,55 +44,50 @@ class ChatCommand : public Command {
   }
 
   ModelOptions model_;
-  SamplingOptions sampling_;
-  std::optional<std::string> system_prompt_;
-  std::string template_config_;
-  std::vector<std::string> extra_eos_tokens_;
-  std::vector<int32_t> extra_eos_ids_;
-  std::vector<std::string> stop_;
-  int max_tokens_ = 256;
-  int prefill_step_size_ = 2048;
+  GenerationSettings settings_;
+  std::string draft_folder_;
+  std::optional<Model> draft_;
   bool stats_ = false;
   bool interactive_ = false;
 };
 
 void ChatCommand::add_options(CLI::App& app) {
   model_.add_to(app, "--model");
-  sampling_.seed = 0;  // as mlx_lm.chat
-  sampling_.add_to(app);
-  OptionGroup group(app, "Chat");
-  group.text("--system-prompt", system_prompt_, "System message at the start of the conversation");
-  group.text("--chat-template-config", template_config_, "JSON object of further template variables").type("JSON");
-  group.integer("--max-tokens,-m", max_tokens_, -1, "Most tokens of an answer; -1: until the model ends");
-  group.list("--stop", stop_, 1, "End an answer at this text, which is not printed; repeatable");
-  group.list("--extra-eos-token", extra_eos_tokens_, 1000, "Tokens (text or id) that end an answer too");
-  group.integer("--prefill-step-size", prefill_step_size_, 1, "Prompt tokens per pass; never changes the text");
-  group.flag("--stats", stats_, "After each answer, print tokens and speed to standard error");
+  settings_.seed = 0;  // this and the next as mlx_lm.chat
+  settings_.max_tokens = 256;
+  add_settings(app, settings_,
+               {SettingGroup::conversation, SettingGroup::answer, SettingGroup::form, SettingGroup::sampling,
+                SettingGroup::penalties, SettingGroup::memory});
+  add_draft_model(app, draft_folder_);
+  add_settings(app, settings_, {SettingGroup::speculation});
+  OptionGroup(app, "Output").flag("--stats", stats_, "After each answer, print tokens and speed to standard error");
   add_refused(app, refused_generation_flags());
 }
 
 int ChatCommand::run() {
+  const std::string conflict = settings_conflict(settings_, NameStyle::option, !draft_folder_.empty());
+  if (!conflict.empty()) throw UsageError(conflict);
   interactive_ = stdin_is_terminal();
   const Loaded loaded = model_.load();
   if (!loaded.tokenizer.has_chat_template()) {
     throw_invalid("{}: the model has no chat template, so it cannot chat; complete text with 'mlxlm generate'",
                   model_.model);
   }
-  extra_eos_ids_ = resolve_eos_tokens(loaded.tokenizer, extra_eos_tokens_);
+  draft_ = load_draft_model(model_, draft_folder_);
+  generate_options(settings_, loaded.tokenizer, draft_);  // a wrong setting is told now, not at the first message
   return converse(loaded);
 }
 
 int ChatCommand::converse(const Loaded& loaded) {
   Interrupts interrupts(SecondInterrupt::ignored);
-  ChatSession session(loaded, system_prompt_, template_config_);
+  ChatSession session(loaded, settings_);
   LineInput input(interrupts.fd());
   say(format_text("Chat with {}. /help shows the commands.\n", loaded.model.info().path));
   std::string message;  // lines joined so far
   bool interrupted_before = false;
   while (true) {
-    say(message.empty() ? ">> " : ".. ");
     std::string line;
-    const LineInput::Event event = input.read(line);
+    const LineInput::Event event = input.read(message.empty() ? ">> " : ".. ", line);
     if (event == LineInput::Event::end) {
       say("\n");
       return kExitOk;
@@ -140,7 +137,7 @@ void ChatCommand::answer(const Loaded& loaded, ChatSession& session, Interrupts&
   interrupts.clear();
   const StopOnInterrupt stop(interrupts);
   ProgressBar progress("Reading");
-  const GenerateOptions options = generate_options(session, stop, progress);
+  const GenerateOptions options = answer_options(loaded, session, stop, progress);
   const size_t turns = session.turns();
   try {
     const GenerationRecord record = stream_answer(loaded, session, options, user_text, progress);
@@ -156,15 +153,10 @@ void ChatCommand::answer(const Loaded& loaded, ChatSession& session, Interrupts&
   }
 }
 
-GenerateOptions ChatCommand::generate_options(ChatSession& session, const StopOnInterrupt& stop,
-                                              ProgressBar& progress) const {
-  GenerateOptions options;
-  options.max_tokens = max_tokens_;
-  options.sampler = sampling_.sampler;
-  options.seed = sampling_.seed;
-  options.stop = stop_;
-  options.extra_eos_token_ids = extra_eos_ids_;
-  options.prefill_step_size = prefill_step_size_;
+GenerateOptions ChatCommand::answer_options(const Loaded& loaded, ChatSession& session, const StopOnInterrupt& stop,
+                                            ProgressBar& progress) const {
+  GenerateOptions options = generate_options(settings_, loaded.tokenizer, draft_);
+  options.cache = {};  // the session's
   options.prompt_cache = &session.cache();
   options.cancel = stop.token();
   options.prompt_progress = [&progress](int64_t done, int64_t total) { progress.update(done, total); };
@@ -193,7 +185,8 @@ GenerationRecord ChatCommand::stream_answer(const Loaded& loaded, ChatSession& s
 void ChatCommand::print_notes(const ChatSession& session, const GenerationRecord& record) const {
   const std::string reason = record.last.finish_reason.value_or("");
   if (reason == "cancelled") say("(stopped)\n");
-  if (reason == "length") say(format_text("(--max-tokens {} reached)\n", max_tokens_));
+  if (reason == "length") say(format_text("(--max-tokens {} reached)\n", settings_.max_tokens));
+  if (reason == "deadline") say("(--deadline passed)\n");
   if (!stats_) return;
   write_err(
       format_text("prompt: {} new and {} cached tokens, {:.1f} tokens-per-sec; generation: {} tokens, {:.1f} "

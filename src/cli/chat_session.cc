@@ -10,11 +10,10 @@ size_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& 
       std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(length), b.begin()).first - a.begin());
 }
 
-ChatSession::ChatSession(const Loaded& loaded, std::optional<std::string> system_prompt,
-                         std::string template_variables_json)
-    : tokenizer_(loaded.tokenizer), cache_(loaded.model) {
-  template_options_.variables_json = std::move(template_variables_json);
-  if (system_prompt) messages_.push_back({"system", std::move(*system_prompt)});
+ChatSession::ChatSession(const Loaded& loaded, const GenerationSettings& settings)
+    : tokenizer_(loaded.tokenizer), cache_(loaded.model, cache_options(settings)) {
+  template_options_.variables_json = settings.chat_template_config;
+  if (settings.system_prompt) messages_.push_back({"system", *settings.system_prompt});
   first_turn_ = messages_.size();
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "cli/settings.h"
 #include "mlxlm/mlxlm.h"
 
 namespace mlxlm::cli {
@@ -18,7 +18,8 @@ size_t common_prefix(const std::vector<int32_t>& a, const std::vector<int32_t>& 
 /// come in pairs: a user's message that got no answer is taken back.
 class ChatSession {
  public:
-  ChatSession(const Loaded& loaded, std::optional<std::string> system_prompt, std::string template_variables_json);
+  /// Takes the system prompt, the template's variables and the cache's options from `settings`.
+  ChatSession(const Loaded& loaded, const GenerationSettings& settings);
 
   /// Adds the user's message, trims the cache, and returns the ids still to be processed (at least one).
   std::vector<int32_t> begin_turn(const std::string& user_text);

@@ -44,6 +44,8 @@ std::span<const CommandEntry> commands();
 
 std::unique_ptr<Command> make_generate_command();
 std::unique_ptr<Command> make_chat_command();
+std::unique_ptr<Command> make_batch_command();
+std::unique_ptr<Command> make_cache_prompt_command();
 std::unique_ptr<Command> make_info_command();
 std::unique_ptr<Command> make_convert_command();
 std::unique_ptr<Command> make_bench_command();

@@ -8,8 +8,13 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "cli/output.h"
 
 namespace mlxlm::cli {
+
+LineInput::LineInput(int interrupt_fd) : interrupt_fd_(interrupt_fd) {
+  if (LineEditor::usable()) editor_.emplace(interrupt_fd);
+}
 
 bool LineInput::take_line(std::string& line) {
   const size_t newline = buffer_.find('\n');
@@ -20,7 +25,9 @@ bool LineInput::take_line(std::string& line) {
   return true;
 }
 
-LineInput::Event LineInput::read(std::string& line) {
+LineInput::Event LineInput::read(const std::string& prompt, std::string& line) {
+  if (editor_) return editor_->read(prompt, line);
+  if (stdin_is_terminal()) write_err(prompt);
   while (!take_line(line)) {
     if (ended_) return Event::end;
     std::array<pollfd, 2> fds = {pollfd{STDIN_FILENO, POLLIN, 0}, pollfd{interrupt_fd_, POLLIN, 0}};

@@ -9,8 +9,10 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "cli/download_bar.h"
 #include "cli/progress.h"
 #include "cli/prompt.h"
+#include "hub/names.h"
 #include "text/utf8.h"
 
 namespace mlxlm::cli {
@@ -29,14 +31,38 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return out;
 }
 
-template <typename T>
-bool parse_whole(const std::string& text, T& value) {
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end;
+bool parse_real(const std::string& text, float lowest, float highest, float& value) {
+  return parse_whole(text, value) && std::isfinite(value) && value >= lowest && value <= highest;
+}
+
+/// "5GB" (10^9), "500MiB" (2^20) or bytes; false for anything else.
+bool parse_bytes_text(std::string_view text, int64_t& value) {
+  static constexpr std::pair<std::string_view, int64_t> kUnits[] = {{"", 1},
+                                                                    {"B", 1},
+                                                                    {"KB", 1000},
+                                                                    {"MB", 1000000},
+                                                                    {"GB", 1000000000},
+                                                                    {"KiB", 1LL << 10},
+                                                                    {"MiB", 1LL << 20},
+                                                                    {"GiB", 1LL << 30}};
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  int64_t number = 0;
+  if (!parse_whole(text.substr(0, digits), number)) return false;
+  for (const auto& [unit, factor] : kUnits) {
+    if (text.substr(digits) == unit) return !__builtin_mul_overflow(number, factor, &value);
+  }
+  return false;
 }
 
 }  // namespace
+
+std::string whole_expected(int lowest) { return format_text("a whole number of at least {}", lowest); }
+
+std::string real_expected(float lowest, float highest) {
+  constexpr float kNoLimit = std::numeric_limits<float>::max();
+  if (highest < kNoLimit) return format_text("a number from {} to {}", lowest, highest);
+  return lowest > -kNoLimit ? format_text("a number of at least {}", lowest) : "a number";
+}
 
 OptionRef OptionRef::type(const std::string& name) {
   option_->type_name(name);
@@ -88,20 +114,55 @@ OptionRef OptionGroup::text(const std::string& names, std::optional<std::string>
 
 OptionRef OptionGroup::integer(const std::string& names, int& value, int lowest, const std::string& help) {
   const auto parse = [&value, lowest](const std::string& text) { return parse_whole(text, value) && value >= lowest; };
-  return this->value(names, format_text("a whole number of at least {}", lowest), parse, help)
-      .type("N")
-      .shown_default(std::to_string(value));
+  return this->value(names, whole_expected(lowest), parse, help).type("N").shown_default(std::to_string(value));
+}
+
+OptionRef OptionGroup::integer(const std::string& names, std::optional<int>& value, int lowest,
+                               const std::string& help) {
+  const auto parse = [&value, lowest](const std::string& text) {
+    return parse_whole(text, value.emplace()) && *value >= lowest;
+  };
+  return this->value(names, whole_expected(lowest), parse, help).type("N");
 }
 
 OptionRef OptionGroup::real(const std::string& names, float& value, float lowest, float highest,
                             const std::string& help) {
   const auto parse = [&value, lowest, highest](const std::string& text) {
-    return parse_whole(text, value) && std::isfinite(value) && value >= lowest && value <= highest;
+    return parse_real(text, lowest, highest, value);
   };
-  const bool bounded = highest < std::numeric_limits<float>::max();
-  const std::string expected =
-      bounded ? format_text("a number from {} to {}", lowest, highest) : format_text("a number of at least {}", lowest);
-  return this->value(names, expected, parse, help).type("X").shown_default(format_text("{}", value));
+  return this->value(names, real_expected(lowest, highest), parse, help)
+      .type("X")
+      .shown_default(format_text("{}", value));
+}
+
+OptionRef OptionGroup::real(const std::string& names, std::optional<float>& value, float lowest, float highest,
+                            const std::string& help) {
+  const auto parse = [&value, lowest, highest](const std::string& text) {
+    return parse_real(text, lowest, highest, value.emplace());
+  };
+  return this->value(names, real_expected(lowest, highest), parse, help).type("X");
+}
+
+OptionRef OptionGroup::bytes(const std::string& names, int64_t& value, const std::string& help) {
+  const auto parse = [&value](const std::string& text) { return parse_bytes_text(text, value); };
+  return this->value(names, "bytes, or a size like 2GB or 500MiB", parse, help)
+      .type("SIZE")
+      .shown_default(std::to_string(value));
+}
+
+OptionRef OptionGroup::parsed(const std::string& names, const std::string& help,
+                              std::function<void(const std::string& name, const std::string& text)> parse) {
+  const auto convert = [name = display_name(names), parse = std::move(parse)](const std::string& text) {
+    if (text::find_invalid_utf8(text)) return false;
+    try {
+      parse(name, text);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::invalid_value) throw;
+      throw CLI::ValidationError(error.what());
+    }
+    return true;
+  };
+  return value(names, "valid UTF-8", convert, help).type("TEXT");
 }
 
 OptionRef OptionGroup::boolean(const std::string& names, bool& value, const std::string& help) {
@@ -128,7 +189,7 @@ OptionRef OptionGroup::choice(const std::string& names, std::string& value, cons
 
 OptionRef OptionGroup::seed(const std::string& names, std::optional<uint64_t>& value, const std::string& help) {
   const auto parse = [&value](const std::string& text) { return parse_whole(text, value.emplace()); };
-  OptionRef option = this->value(names, "a whole number from 0 to 2^64 - 1", parse, help).type("N");
+  OptionRef option = this->value(names, kSeedExpected, parse, help).type("N");
   return value ? option.shown_default(std::to_string(*value)) : option;
 }
 
@@ -165,15 +226,6 @@ void add_refused(CLI::App& app, std::span<const RefusedFlag> flags) {
 std::span<const RefusedFlag> refused_generation_flags() {
   static constexpr RefusedFlag kFlags[] = {
       {"--adapter-path", true, "LoRA adapters are not built yet; fuse the adapter into the model first"},
-      {"--max-kv-size", true, "a bounded KV cache is not built yet; limit --max-tokens instead"},
-      {"--kv-bits", true, "a quantised KV cache is not built yet; leave the flag out"},
-      {"--kv-group-size", true, "a quantised KV cache is not built yet; leave the flag out"},
-      {"--quantized-kv-start", true, "a quantised KV cache is not built yet; leave the flag out"},
-      {"--prompt-cache-file", true, "saved prompt caches are not built yet; give the whole prompt"},
-      {"--draft-model", true, "speculative decoding is not built yet; leave the flag out (the text is the same)"},
-      {"--num-draft-tokens", true, "speculative decoding is not built yet; leave the flag out (the text is the same)"},
-      {"--xtc-probability", true, "XTC sampling is not built yet; use --top-p, --min-p or --top-k"},
-      {"--xtc-threshold", true, "XTC sampling is not built yet; use --top-p, --min-p or --top-k"},
       {"--image", true, "images are not built yet; text models only"},
       {"--pipeline", false, "running on several machines is not built yet; leave the flag out"},
       {"--quantize-activations", false, "activations are quantised by --precision fast (the default); leave it out"},
@@ -182,11 +234,13 @@ std::span<const RefusedFlag> refused_generation_flags() {
   return kFlags;
 }
 
-void ModelOptions::add_to(CLI::App& app, const std::string& names) {
+void ModelOptions::add_to(CLI::App& app, const std::string& names, bool required) {
   OptionGroup group(app, "Model");
-  group.text(names, model, "Model folder in MLX format: config.json, *.safetensors, tokenizer files")
-      .type("DIR")
-      .required();
+  OptionRef folder =
+      group.text(names, model, "Model folder in MLX format, or ORG/NAME of the Hugging Face Hub, downloaded once")
+          .type("DIR");
+  if (required) folder.required();
+  group.text("--revision", revision, "Branch, tag or commit of ORG/NAME; default: main").type("NAME");
   group.integer("--threads,-t", threads, 0, "Threads; 0: one per core this process may use. Never changes the text");
   group.choice("--precision", precision, {"fast", "exact"},
                "fast: activations in int8 per 32 values; exact: float32 throughout, the reference");
@@ -194,8 +248,8 @@ void ModelOptions::add_to(CLI::App& app, const std::string& names) {
       .type("NAME");
 }
 
-Loaded ModelOptions::load() const {
-  const std::string folder = resolve_model_folder(model);
+Loaded ModelOptions::load(std::stop_token cancel) const {
+  const std::string folder = resolve_model_folder(model, revision, std::move(cancel));
   LoadOptions options;
   options.precision = precision == "exact" ? Precision::exact : Precision::fast;
   options.threads = threads;
@@ -204,19 +258,21 @@ Loaded ModelOptions::load() const {
   return mlxlm::load(folder, options);
 }
 
-void SamplingOptions::add_to(CLI::App& app) {
-  constexpr float kNoLimit = std::numeric_limits<float>::max();
-  OptionGroup group(app, "Sampling");
-  group.real("--temp", sampler.temp, 0, kNoLimit, "Temperature; 0: greedy, and the filters below do not apply");
-  sampler.top_p = 1;
-  group.real("--top-p", sampler.top_p, 0, 1, "Keep the fewest tokens with this probability mass; 1: off");
-  group.real("--min-p", sampler.min_p, 0, 1, "Drop tokens less likely than this times the likeliest; 0: off");
-  group.integer("--min-tokens-to-keep", sampler.min_tokens_to_keep, 1, "--min-p leaves at least this many");
-  group.integer("--top-k", sampler.top_k, 0, "Keep the K likeliest tokens; 0: off");
-  group.seed("--seed", seed, "Seed of the sampler; without one it is drawn, and reported by --json");
+void add_draft_model(CLI::App& app, std::string& folder) {
+  OptionGroup(app, kSpeculationTitle)
+      .text("--draft-model", folder, "A smaller model with the same vocabulary that guesses tokens ahead")
+      .type("DIR");
 }
 
-std::string resolve_model_folder(const std::string& model) {
+std::optional<Model> load_draft_model(const ModelOptions& model, const std::string& folder) {
+  if (folder.empty()) return std::nullopt;
+  ModelOptions draft = model;
+  draft.model = folder;
+  draft.revision.clear();
+  return draft.load().model;
+}
+
+std::string resolve_model_folder(const std::string& model, const std::string& revision, std::stop_token cancel) {
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored)) return model;
   if (std::filesystem::exists(model, ignored)) {
@@ -225,17 +281,19 @@ std::string resolve_model_folder(const std::string& model) {
                 "'mlxlm convert --gguf FILE --mlx-path DIR'",
                 model);
   }
-  const size_t slash = model.find('/');
-  const bool hub_id = slash != std::string::npos && slash > 0 && slash + 1 < model.size() && model[0] != '.' &&
-                      model[0] != '~' && model.find('/', slash + 1) == std::string::npos;
-  if (hub_id) {
-    throw_error(ErrorKind::not_found,
-                "{0}: no such folder. If this is a Hugging Face id: downloads are not built yet; fetch the folder "
-                "first (for example 'huggingface-cli download {0} --local-dir DIR') and give --model DIR",
-                model);
+  if (!hub::is_repo_id(model)) {
+    throw_error(
+        ErrorKind::not_found,
+        "'{}': no such model folder, and not the name of a Hugging Face repository (ORG/NAME); expected a folder "
+        "with config.json and *.safetensors",
+        printable(model));
   }
-  throw_error(ErrorKind::not_found, "'{}': no such model folder; expected a folder with config.json and *.safetensors",
-              model);
+  DownloadBar bar;
+  HubOptions options;
+  options.revision = revision;
+  options.progress = [&bar](const DownloadProgress& progress) { bar.update(progress); };
+  options.cancel = std::move(cancel);
+  return snapshot_download(model, options);
 }
 
 std::vector<int32_t> resolve_eos_tokens(const Tokenizer& tokenizer, std::span<const std::string> tokens) {

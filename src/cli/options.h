@@ -1,11 +1,14 @@
 // Options shared by the commands: checked values, and the groups that several commands have in common.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mlxlm/mlxlm.h"
@@ -39,12 +42,20 @@ class OptionGroup {
   OptionRef text(const std::string& names, std::string& value, const std::string& help);
   OptionRef text(const std::string& names, std::optional<std::string>& value, const std::string& help);
   OptionRef integer(const std::string& names, int& value, int lowest, const std::string& help);
+  OptionRef integer(const std::string& names, std::optional<int>& value, int lowest, const std::string& help);
   OptionRef real(const std::string& names, float& value, float lowest, float highest, const std::string& help);
-  OptionRef boolean(const std::string& names, bool& value, const std::string& help);  ///< takes true or false
-  OptionRef flag(const std::string& names, bool& value, const std::string& help);     ///< takes no value
+  OptionRef real(const std::string& names, std::optional<float>& value, float lowest, float highest,
+                 const std::string& help);
+  OptionRef bytes(const std::string& names, int64_t& value, const std::string& help);  ///< takes 2GB, 500MiB, 4096
+  OptionRef boolean(const std::string& names, bool& value, const std::string& help);   ///< takes true or false
+  OptionRef flag(const std::string& names, bool& value, const std::string& help);      ///< takes no value
   OptionRef choice(const std::string& names, std::string& value, const std::vector<std::string>& choices,
                    const std::string& help);
   OptionRef seed(const std::string& names, std::optional<uint64_t>& value, const std::string& help);
+  /// `parse` takes the option's name for its messages and the text; an Error(invalid_value) it throws is a wrong
+  /// command line.
+  OptionRef parsed(const std::string& names, const std::string& help,
+                   std::function<void(const std::string& name, const std::string& text)> parse);
   /// Repeatable; each use takes up to `max_per_use` values, as they are.
   OptionRef list(const std::string& names, std::vector<std::string>& values, int max_per_use, const std::string& help);
   /// Accepted without effect, and not in the help.
@@ -59,6 +70,19 @@ class OptionGroup {
   std::string title_;
 };
 
+/// What the messages say was expected.
+std::string whole_expected(int lowest);
+std::string real_expected(float lowest, float highest);
+inline constexpr const char* kSeedExpected = "a whole number from 0 to 2^64 - 1";
+
+/// Decimal digits, with a minus sign for signed types; the whole text must be the number.
+template <typename T>
+bool parse_whole(std::string_view text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && stop == end;
+}
+
 /// A flag of mlx_lm that is known here but not supported: using it is an error that says why.
 struct RefusedFlag {
   const char* names;
@@ -66,31 +90,33 @@ struct RefusedFlag {
   const char* sentence;  ///< follows "--flag: "
 };
 void add_refused(CLI::App& app, std::span<const RefusedFlag> flags);
-/// The refused flags that generate and chat share.
+/// The refused flags that the commands share which generate text.
 std::span<const RefusedFlag> refused_generation_flags();
 
-/// --model, --threads, --precision, --isa.
+/// --model, --revision, --threads, --precision, --isa.
 struct ModelOptions {
   std::string model;
+  std::string revision;
   int threads = 0;
   std::string precision = "fast";
   std::string isa;
 
   /// `names` is "--model", "--model,-m" or "DIR,--model,-m".
-  void add_to(CLI::App& app, const std::string& names);
-  Loaded load() const;
+  void add_to(CLI::App& app, const std::string& names, bool required = true);
+  /// Downloads what is not there yet; `cancel` ends that, with Error(cancelled).
+  Loaded load(std::stop_token cancel = {}) const;
 };
 
-/// --temp, --top-p, --min-p, --min-tokens-to-keep, --top-k, --seed.
-struct SamplingOptions {
-  SamplerOptions sampler{};
-  std::optional<uint64_t> seed{};
+/// --draft-model, a folder; empty: none.
+void add_draft_model(CLI::App& app, std::string& folder);
+/// The draft model, loaded as the model is; none where `folder` is empty.
+std::optional<Model> load_draft_model(const ModelOptions& model, const std::string& folder);
+inline constexpr const char* kSpeculationTitle = "Speculation (never changes the text)";
 
-  void add_to(CLI::App& app);
-};
-
-/// The folder itself if it exists; otherwise throws Error(not_found), with advice for names that look like Hub ids.
-std::string resolve_model_folder(const std::string& model);
+/// The folder itself if it exists, else that of the Hub repository of this name, downloaded under a progress bar.
+/// Throws Error.
+std::string resolve_model_folder(const std::string& model, const std::string& revision = "",
+                                 std::stop_token cancel = {});
 
 /// Each text (a token id in digits, or a token of the vocabulary) as an id. Throws Error(invalid_value) naming it.
 std::vector<int32_t> resolve_eos_tokens(const Tokenizer& tokenizer, std::span<const std::string> tokens);

@@ -29,10 +29,12 @@ std::string progress_line(const std::string& label, int64_t done, int64_t total)
 ProgressBar::ProgressBar(std::string label)
     : label_(std::move(label)), terminal_(stderr_is_terminal()), start_(Clock::now()), last_draw_(start_) {}
 
-void ProgressBar::update(int64_t done, int64_t total) {
+void ProgressBar::update(int64_t done, int64_t total) { show(progress_line(label_, done, total)); }
+
+void ProgressBar::show(const std::string& line) {
   const Clock::time_point now = Clock::now();
   if (!terminal_ || now - start_ < kPatience || now - last_draw_ < kRedraw) return;
-  write_err(kEraseLine + progress_line(label_, done, total));
+  write_err(kEraseLine + line);
   last_draw_ = now;
   drawn_ = true;
 }

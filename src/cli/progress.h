@@ -22,6 +22,8 @@ class ProgressBar {
   ProgressBar& operator=(const ProgressBar&) = delete;
 
   void update(int64_t done, int64_t total);
+  /// A line of the caller's own instead of the bar.
+  void show(const std::string& line);
   void clear();
 
  private:

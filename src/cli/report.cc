@@ -15,16 +15,22 @@ void GenerationRecord::add(const GenerationResponse& response) {
     token_ids.push_back(response.token);
     logprobs.push_back(response.logprob);
     top_logprobs.push_back(response.top_logprobs);
+    from_draft.push_back(response.from_draft);
   }
   last = response;
 }
 
 std::string statistics_text(const GenerationResponse& last) {
-  return format_text(
+  std::string text = format_text(
       "Prompt: {} tokens, {:.3f} tokens-per-sec\n"
-      "Generation: {} tokens, {:.3f} tokens-per-sec\n"
-      "Peak memory: {:.3f} GB\n",
-      last.prompt_tokens, last.prompt_tps, last.generation_tokens, last.generation_tps, last.peak_memory);
+      "Generation: {} tokens, {:.3f} tokens-per-sec\n",
+      last.prompt_tokens, last.prompt_tps, last.generation_tokens, last.generation_tps);
+  if (last.draft_tokens > 0) {
+    text +=
+        format_text("Speculation: {} of {} guessed tokens right ({:.1f} %)\n", last.accepted_tokens, last.draft_tokens,
+                    100.0 * static_cast<double>(last.accepted_tokens) / static_cast<double>(last.draft_tokens));
+  }
+  return text + format_text("Peak memory: {:.3f} GB\n", last.peak_memory);
 }
 
 io::Json record_json(const GenerationRecord& record, bool with_top_logprobs) {
@@ -41,11 +47,15 @@ io::Json record_json(const GenerationRecord& record, bool with_top_logprobs) {
     top.push_back(std::move(entries));
   }
   json["top_logprobs"] = std::move(top);
+  json["from_draft"] = record.from_draft;
   json["finish_reason"] = record.last.finish_reason ? io::Json(*record.last.finish_reason) : io::Json(nullptr);
   json["prompt_tokens"] = record.last.prompt_tokens;
+  json["cached_tokens"] = record.last.cached_tokens;
   json["prompt_tps"] = record.last.prompt_tps;
   json["generation_tokens"] = record.last.generation_tokens;
   json["generation_tps"] = record.last.generation_tps;
+  json["draft_tokens"] = record.last.draft_tokens;
+  json["accepted_tokens"] = record.last.accepted_tokens;
   json["peak_memory"] = record.last.peak_memory;
   json["seed"] = record.last.seed;
   return json;

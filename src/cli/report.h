@@ -18,16 +18,18 @@ struct GenerationRecord {
   std::vector<int32_t> token_ids;                                    ///< an ending EOS included
   std::vector<float> logprobs;                                       ///< one per token
   std::vector<std::vector<std::pair<int32_t, float>>> top_logprobs;  ///< one list per token
+  std::vector<bool> from_draft;                                      ///< one per token: it was guessed ahead
   GenerationResponse last{};
 
   void add(const GenerationResponse& response);
 };
 
-/// "Prompt: …", "Generation: …", "Peak memory: …": the lines of mlx_lm.generate.
+/// "Prompt: …", "Generation: …", "Peak memory: …": the lines of mlx_lm.generate, and how many guesses were right.
 std::string statistics_text(const GenerationResponse& last);
 
-/// One object: text, prompt_token_ids, token_ids, logprobs, top_logprobs, finish_reason, prompt_tokens, prompt_tps,
-/// generation_tokens, generation_tps, peak_memory, seed. `with_top_logprobs`: else that list is [].
+/// One object: text, prompt_token_ids, token_ids, logprobs, top_logprobs, from_draft, finish_reason, prompt_tokens,
+/// cached_tokens, prompt_tps, generation_tokens, generation_tps, draft_tokens, accepted_tokens, peak_memory, seed.
+/// `with_top_logprobs`: else that list is [].
 io::Json record_json(const GenerationRecord& record, bool with_top_logprobs);
 
 /// One line of JSON, or indented. Text that is not UTF-8 is replaced, never an error.

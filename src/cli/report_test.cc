@@ -45,8 +45,10 @@ TEST(GenerationRecord, JsonKeysAndTypes) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"text", "prompt_token_ids", "token_ids", "logprobs", "top_logprobs",
-                                            "finish_reason", "prompt_tokens", "prompt_tps", "generation_tokens",
-                                            "generation_tps", "peak_memory", "seed"}));
+                                            "from_draft", "finish_reason", "prompt_tokens", "cached_tokens",
+                                            "prompt_tps", "generation_tokens", "generation_tps", "draft_tokens",
+                                            "accepted_tokens", "peak_memory", "seed"}));
+  EXPECT_EQ(json["from_draft"].dump(), "[false]");
   EXPECT_EQ(json["top_logprobs"].dump(), "[[[7,-0.5],[1,-2.0]]]");
   EXPECT_EQ(record_json(record, false)["top_logprobs"], io::Json::array());
   EXPECT_TRUE(json["finish_reason"].is_null());
@@ -64,6 +66,9 @@ TEST(Report, StatisticsReadAsTheReference) {
             "Prompt: 12 tokens, 34.568 tokens-per-sec\n"
             "Generation: 9 tokens, 1.250 tokens-per-sec\n"
             "Peak memory: 0.123 GB\n");
+  last.draft_tokens = 8;
+  last.accepted_tokens = 6;
+  EXPECT_NE(statistics_text(last).find("\nSpeculation: 6 of 8 guessed tokens right (75.0 %)\nPeak"), std::string::npos);
 }
 
 TEST(Report, Numbers) {

@@ -5,8 +5,9 @@ import re
 import pytest
 from cli_support import encode, rendered
 
-KEYS = ["text", "prompt_token_ids", "token_ids", "logprobs", "top_logprobs", "finish_reason", "prompt_tokens",
-        "prompt_tps", "generation_tokens", "generation_tps", "peak_memory", "seed"]
+KEYS = ["text", "prompt_token_ids", "token_ids", "logprobs", "top_logprobs", "from_draft", "finish_reason",
+        "prompt_tokens", "cached_tokens", "prompt_tps", "generation_tokens", "generation_tps", "draft_tokens",
+        "accepted_tokens", "peak_memory", "seed"]
 
 
 @pytest.fixture
@@ -46,6 +47,8 @@ def test_json_keys_and_types(generate):
     assert answer["top_logprobs"] == []
     assert answer["finish_reason"] == "length"
     assert answer["seed"] == 5
+    assert (answer["cached_tokens"], answer["draft_tokens"], answer["accepted_tokens"]) == (0, 0, 0)
+    assert answer["from_draft"] == [False] * 6
     assert answer["prompt_tps"] > 0 and answer["generation_tps"] > 0 and answer["peak_memory"] > 0
 
 

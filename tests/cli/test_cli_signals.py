@@ -1,62 +1,14 @@
 """Ctrl-C, closed pipes and terminals."""
 
-import fcntl
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
-import termios
 import time
 
 import pytest
 from cli_support import encode, rendered
-
-PATIENCE = 60  # seconds before a wait counts as failed
-
-
-class Terminal:
-    """The program on a pseudo-terminal; standard error is a pipe unless `join_errors`."""
-
-    def __init__(self, args, join_errors=False):
-        self.fd, child = pty.openpty()
-        self.process = subprocess.Popen(
-            [str(a) for a in args], stdin=child, stdout=child, stderr=child if join_errors else subprocess.PIPE,
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        os.close(child)
-        self.seen = b""
-
-    def wait_for(self, text, after=0):
-        """Reads until `text` stands behind offset `after`; returns the offset behind it."""
-        deadline = time.monotonic() + PATIENCE
-        while text.encode() not in self.seen[after:]:
-            ready, _, _ = select.select([self.fd], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"{text!r} did not come; seen: {self.seen[-300:]!r}"
-            try:
-                self.seen += os.read(self.fd, 65536)
-            except OSError:
-                pytest.fail(f"the program ended before {text!r}; seen: {self.seen[-300:]!r}")
-        return self.seen.index(text.encode(), after) + len(text.encode())
-
-    def wait_for_more(self, after, count):
-        deadline = time.monotonic() + PATIENCE
-        while len(self.seen) < after + count:
-            ready, _, _ = select.select([self.fd], [], [], max(0, deadline - time.monotonic()))
-            assert ready, f"no output; seen: {self.seen[-300:]!r}"
-            self.seen += os.read(self.fd, 65536)
-
-    def type(self, text):
-        os.write(self.fd, text.encode())
-
-    def close(self):
-        try:
-            self.process.wait(PATIENCE)
-        finally:
-            self.process.kill()
-            os.close(self.fd)
-        return self.process.returncode
-
+from terminal import PATIENCE, Terminal
 
 def test_closed_pipe_is_quiet(mlxlm, endless_model):
     process = subprocess.Popen([mlxlm.path, "generate", "--model", str(endless_model), "-m", "-1", "--temp", "1"],
