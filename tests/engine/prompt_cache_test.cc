@@ -60,7 +60,7 @@ class PromptCacheTest : public testing::Test {
                 test::write_random_model({.config = gemma, .bits = 4, .dtype = DType::bf16, .seed = 6}),
                 test::write_random_model({.config = llama, .dtype = DType::bf16, .seed = 7})};
     for (const std::string& folder : folders_) {
-      exact_.push_back(load(folder, {.precision = Precision::exact, .threads = 2}).model);
+      exact_.push_back(load(folder, {.precision = Precision::exact, .threads = 1}).model);
     }
     fast_.push_back(load(folders_[0], {.threads = 1}).model);
     fast_.push_back(load(folders_[1], {.threads = 1}).model);
