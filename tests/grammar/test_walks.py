@@ -122,5 +122,5 @@ def test_forced_tokens_are_those_of_the_tokenizer(forcing_model):
 
 def test_a_vocabulary_without_some_characters(incomplete_model):
     assert set(texts(incomplete_model, kind="choice", choices=["et", "tea"])) == {"et", "tea"}
-    with pytest.raises(Refused, match="no token of the vocabulary continues the text"):
+    with pytest.raises(Refused, match="it admits no text that the tokens can write"):
         incomplete_model.walk(1, kind="choice", choices=["\u4e02"])
