@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "mlxlm/hub.h"
 #include "mlxlm/tokenizer.h"
 
 namespace mlxlm {
@@ -28,6 +31,9 @@ struct LoadOptions {
   int64_t prefix_cache_bytes = int64_t{256} << 20;
   std::string
       isa{};  ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
+  std::string revision{};  ///< branch, tag or commit of a Hub repository; empty: main. Nothing to a folder
+  std::function<void(const DownloadProgress&)> download_progress{};  ///< as HubOptions::progress
+  std::stop_token cancel{};  ///< request_stop() ends a download with Error(cancelled)
 };
 
 /// Facts about a loaded model, for people and for planning memory.
@@ -75,7 +81,8 @@ struct Loaded {
 };
 
 /// Loads a model folder in MLX format: config.json, *.safetensors (memory-mapped, used in place), tokenizer files.
+/// Where no folder of this name exists, ORG/NAME is a repository of the Hugging Face Hub: see snapshot_download.
 /// Throws Error naming the file, the tensor or key, what was expected and what was got.
-Loaded load(const std::string& path, const LoadOptions& options = {});
+Loaded load(const std::string& path_or_repo, const LoadOptions& options = {});
 
 }  // namespace mlxlm

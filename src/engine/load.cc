@@ -8,7 +8,6 @@
 #include "hub/names.h"
 #include "io/files.h"
 #include "io/model_folder.h"
-#include "mlxlm/hub.h"
 #include "models/registry.h"
 
 namespace mlxlm {
@@ -63,13 +62,17 @@ ModelInfo describe(const io::ModelFolder& folder, const nn::Executor& executor, 
 }
 
 /// The folder itself, or the one that the Hub's repository of this name is downloaded to.
-std::string folder_of(const std::string& path) {
+std::string folder_of(const std::string& path, const LoadOptions& options) {
   if (io::file_exists(path)) return path;
   if (!hub::is_repo_id(path)) {
     throw_error(ErrorKind::not_found,
                 "{}: no such model folder, and not the name of a Hugging Face repository (ORG/NAME)", path);
   }
-  return snapshot_download(path);
+  HubOptions download;
+  download.revision = options.revision;
+  download.progress = options.download_progress;
+  download.cancel = options.cancel;
+  return snapshot_download(path, download);
 }
 
 }  // namespace
@@ -81,7 +84,7 @@ const std::vector<int32_t>& Model::eos_token_ids() const { return impl_->eos_tok
 Loaded load(const std::string& path_or_repo, const LoadOptions& options) {
   if (options.kv_bytes < 0) throw_invalid("kv_bytes: expected 0 (no limit) or more, got {}", options.kv_bytes);
   if (options.threads < 0) throw_invalid("threads: expected 0 (one per core) or more, got {}", options.threads);
-  const std::string path = folder_of(path_or_repo);
+  const std::string path = folder_of(path_or_repo, options);
   // The tokenizer's tables take as long to build as everything else together, so they are built beside it.
   auto tokenizer = std::async(std::launch::async, [&] { return Tokenizer::from_folder(path); });
   const auto folder = io::open_model_folder(path);
