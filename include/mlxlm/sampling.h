@@ -117,14 +117,26 @@ std::shared_ptr<LogitsProcessor> min_length(int64_t tokens);
 /// Error(invalid_value) for a tokenizer whose vocabulary has no think markers.
 std::shared_ptr<LogitsProcessor> thinking_budget(const Tokenizer& tokenizer, int64_t tokens);
 
-/// A grammar that the generated text must follow; EOS is admitted where the text may end.
+/// A grammar that the generated text (not the prompt) must follow; EOS is admitted where the text may end. Special
+/// tokens are no text: only a Lark grammar admits them, by name. A tokenizer that cuts text as it stands (byte-level
+/// BPE) also chooses the tokens wherever one text is left, so these can be drafted (LogitsProcessor::forced_token).
 struct Grammar {
-  enum class Kind { json_schema, json_object, regex, lark, choice };
+  enum class Kind {
+    json_schema,  ///< keywords that cannot be enforced are errors. At most 64 blanks in a row between the parts, unless
+                  ///< the schema's member "x-guidance" says otherwise (options of the crate llguidance)
+    json_object,  ///< any JSON object
+    regex,        ///< matches the whole text; Rust's syntax, without lookaround and \b
+    lark,         ///< in the dialect of llguidance, without stop= and temperature=
+    choice,       ///< one of the texts
+  };
   Kind kind = Kind::json_object;
   std::string source{};                ///< the schema, expression or Lark grammar; unused for the other two
   std::vector<std::string> choices{};  ///< of Kind::choice
 };
-/// Compiles the grammar. Throws Error(invalid_value) with the place in the grammar that is wrong.
+/// Compiles the grammar. Throws Error(invalid_value) with the place in the grammar that is wrong, also for sources over
+/// 1 MiB (expressions and Lark: 64 KiB) and grammars that grow too large; Error(unsupported) for a tokenizer whose
+/// tokens are not bytes (WordPiece). The processor fails a request whose tokens the grammar does not admit, or whose
+/// mask takes too much work.
 std::shared_ptr<LogitsProcessor> constrain(const Tokenizer& tokenizer, const Grammar& grammar);
 
 }  // namespace mlxlm
