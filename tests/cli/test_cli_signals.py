@@ -123,7 +123,7 @@ def test_chat_prompt_interrupts(mlxlm, model):
 def test_chat_ends_with_the_input(mlxlm, model):
     terminal = Terminal([mlxlm.path, "chat", "--model", model], join_errors=True)
     terminal.wait_for(">> ")
-    terminal.type("\x04")
+    terminal.press("\x04")
     assert terminal.close() == 0
 
 

@@ -74,8 +74,10 @@ def test_quantised(tmp_path, name, bits, group_size, start):
         # other side of a code's edge (a step of 1/255 or 1/15 of the range) and all later rows read it. The effect of
         # quantising is that of every value's rounding, so a few flips are a small part of it.
         assert error.max() <= 0.15 * effect.max(), f"chunk {chunk}: {error.max()} of {effect.max()}"
-        assert np.median(error) <= 0.05 * np.median(effect), f"chunk {chunk}: {np.median(error)}"
-        assert (error[:max(1, start)] <= 1e-4 * max(1, np.abs(want).max())).all()
+        first = max(1, start)
+        typical = np.median(error[first:])
+        assert typical <= 0.05 * np.median(effect[first:]), f"chunk {chunk}: {typical}"
+        assert (error[:first] <= 1e-4 * max(1, np.abs(want).max())).all()
 
 
 @pytest.mark.parametrize("dtype", [mx.float32, mx.float16, mx.bfloat16], ids=["f32", "f16", "bf16"])

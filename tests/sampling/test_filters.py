@@ -152,5 +152,6 @@ def test_chain(options):
         ours = probe.kept(logprobs, **options)
         differ = (ours != theirs).any(axis=1).sum()
         print(f"\n{options}: {len(logprobs)} rows of {vocab}, {differ} differ")
-        # A threshold is hit within rounding in a few rows of a thousand at most; a wrong order shows in most rows.
-        assert differ <= 0.005 * len(logprobs)
+        # A threshold is hit within rounding in a few rows of a thousand (XTC compares two: the threshold, and the least
+        # token above it); a wrong order shows in most rows.
+        assert differ <= 0.01 * len(logprobs)
