@@ -34,7 +34,6 @@ class ResponseBuilder {
   text::StopMatcher stops_;
   int top_logprobs_;
   bool full_logprobs_;
-  int64_t vocab_ = 0;
   GenerationResponse response_;
   Clock::time_point start_ = Clock::now(), first_token_{};
 };
