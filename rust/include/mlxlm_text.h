@@ -79,8 +79,8 @@ typedef struct MlxlmClock {
 MlxlmStatus mlxlm_template_render(const MlxlmTemplate* chat_template, const char* json, size_t size, MlxlmClock clock,
                                   MlxlmString* out, MlxlmString* error);
 
-/* The tokens of a tokenizer as bytes, prepared for grammars: a handle takes tens of milliseconds to make and is meant to
- * be kept. Grammars may outlive it. */
+/* The tokens of a tokenizer as bytes, prepared for grammars: a handle takes tens of milliseconds to make and is meant
+ * to be kept. Grammars may outlive it. */
 typedef struct MlxlmGrammarVocabulary MlxlmGrammarVocabulary;
 /* A grammar and how much of a text it has read. */
 typedef struct MlxlmGrammar MlxlmGrammar;
