@@ -214,7 +214,7 @@ TEST_P(Attention, OfEveryGroupOfHeads) {
 
 TEST_P(Attention, AtRandomPositionsAndWindows) {
   TestRandom random(23);
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 15; ++i) {
     Case c;
     c.head_dim = 8 * random.integer(1, 9);
     c.value_dim = 8 * random.integer(1, 9);
@@ -242,7 +242,7 @@ TEST_P(Attention, WithAKeptStart) {
            .keep = 4},
           random);
   }
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < 15; ++i) {
     Case c;
     c.head_dim = 8 * random.integer(1, 9);
     c.value_dim = 8 * random.integer(1, 9);
@@ -296,7 +296,7 @@ TEST_P(Attention, OfQuantisedKeysAndValues) {
             random);
     }
   }
-  for (int i = 0; i < 30; ++i) {
+  for (int i = 0; i < 8; ++i) {
     Case c;
     c.bits = random.integer(0, 1) == 0 ? 4 : 8;
     c.group_size = 32;
