@@ -108,6 +108,22 @@ pub fn guard_value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
+/// Gives `value` to the caller, who returns it through `take_back`.
+///
+/// # Safety
+/// `out` must be valid for writing.
+pub unsafe fn hand_out<T>(out: *mut *mut T, value: T) {
+    out.write(Box::into_raw(Box::new(value)));
+}
+
+/// # Safety
+/// `handle` must be null or come from `hand_out`.
+pub unsafe fn take_back<T>(handle: *mut T) {
+    if !handle.is_null() {
+        guard_value((), || drop(Box::from_raw(handle)));
+    }
+}
+
 fn panic_text(payload: &(dyn std::any::Any + Send)) -> String {
     if let Some(text) = payload.downcast_ref::<&str>() {
         (*text).to_owned()

@@ -3,7 +3,7 @@
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 
-use crate::abi::{borrow_slice, guard_value, put, OwnedText};
+use crate::abi::{borrow_slice, guard_value, put, take_back, OwnedText};
 
 /// Owned by C++ as an opaque handle.
 pub struct Digest(Context);
@@ -41,9 +41,7 @@ pub unsafe extern "C" fn mlxlm_digest_hex(digest: *const Digest, out: *mut Owned
 /// `digest` must be null or come from `mlxlm_digest_new`.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_digest_free(digest: *mut Digest) {
-    if !digest.is_null() {
-        drop(Box::from_raw(digest));
-    }
+    take_back(digest);
 }
 
 #[cfg(test)]

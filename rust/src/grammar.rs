@@ -3,7 +3,7 @@
 use llguidance::api::StopReason;
 use llguidance::TokenParser;
 
-use crate::abi::{borrow_text, guard, guard_value, Failure, OwnedText, Status};
+use crate::abi::{borrow_text, guard, hand_out, take_back, Failure, OwnedText, Status};
 use crate::grammar_message::explain;
 use crate::grammar_source::{self, Kind};
 use crate::grammar_vocabulary::Handle as Vocabulary;
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn mlxlm_grammar_new(
 ) -> Status {
     guard(error, || {
         let handle = Handle::compile(&*vocabulary, Kind::from_code(kind)?, borrow_text(source, size)?)?;
-        out.write(Box::into_raw(Box::new(handle)));
+        hand_out(out, handle);
         Ok(())
     })
 }
@@ -125,9 +125,7 @@ pub unsafe extern "C" fn mlxlm_grammar_new(
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_grammar_free(handle: *mut Handle) {
-    if !handle.is_null() {
-        guard_value((), || drop(Box::from_raw(handle)));
-    }
+    take_back(handle);
 }
 
 /// # Safety
@@ -139,7 +137,7 @@ pub unsafe extern "C" fn mlxlm_grammar_clone(
     error: *mut OwnedText,
 ) -> Status {
     guard(error, || {
-        out.write(Box::into_raw(Box::new((*handle).copy())));
+        hand_out(out, (*handle).copy());
         Ok(())
     })
 }

@@ -6,7 +6,7 @@ use llguidance::earley::SlicedBiasComputer;
 use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 use llguidance::ParserFactory;
 
-use crate::abi::{borrow_slice, guard, guard_value, Failure, OwnedText, Status};
+use crate::abi::{borrow_slice, guard, hand_out, take_back, Failure, OwnedText, Status};
 use crate::tokenizer::{Handle as TokenizerHandle, Tokenizer};
 
 /// The trie allows 1024 levels; a special token takes one more for its marker. Longer tokens are never admitted.
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn mlxlm_grammar_vocabulary_new(
         let bytes = borrow_slice(bytes, ends.last().copied().unwrap_or(0));
         let words = split(bytes, ends, borrow_slice(special, n_tokens))?;
         let handle = Handle::build(words, tokenizer.as_ref().map(TokenizerHandle::share))?;
-        out.write(Box::into_raw(Box::new(handle)));
+        hand_out(out, handle);
         Ok(())
     })
 }
@@ -143,7 +143,5 @@ pub unsafe extern "C" fn mlxlm_grammar_vocabulary_new(
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_grammar_vocabulary_free(handle: *mut Handle) {
-    if !handle.is_null() {
-        guard_value((), || drop(Box::from_raw(handle)));
-    }
+    take_back(handle);
 }

@@ -9,7 +9,7 @@ use ureq::http::{header, HeaderMap};
 use ureq::tls::{parse_pem, PemItem, RootCerts, TlsConfig};
 use ureq::{Agent, BodyReader, Error};
 
-use crate::abi::{borrow_text, guard, guard_value, put, Failure, OwnedText, Status};
+use crate::abi::{borrow_text, guard, guard_value, hand_out, put, take_back, Failure, OwnedText, Status};
 
 /// Owned by C++ as an opaque handle.
 pub struct HttpClient(Agent);
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn mlxlm_http_client_new(
         let user_agent = borrow_text(user_agent, user_agent_size)?;
         let certificates = borrow_text(certificates, certificates_size)?;
         let client = new_client(user_agent, certificates, Duration::from_millis(timeout_ms.into()))?;
-        out.write(Box::into_raw(Box::new(client)));
+        hand_out(out, client);
         Ok(())
     })
 }
@@ -113,9 +113,7 @@ pub unsafe extern "C" fn mlxlm_http_client_new(
 /// `client` must be null or come from `mlxlm_http_client_new`.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_http_client_free(client: *mut HttpClient) {
-    if !client.is_null() {
-        guard_value((), || drop(Box::from_raw(client)));
-    }
+    take_back(client);
 }
 
 /// # Safety
@@ -137,7 +135,7 @@ pub unsafe extern "C" fn mlxlm_http_get(
         let url = borrow_text(url, url_size)?;
         let authorization = borrow_text(authorization, authorization_size)?;
         let response = get(client, url, authorization, range_start)?;
-        out.write(Box::into_raw(Box::new(response)));
+        hand_out(out, response);
         Ok(())
     })
 }
@@ -146,9 +144,7 @@ pub unsafe extern "C" fn mlxlm_http_get(
 /// `response` must be null or come from `mlxlm_http_get`.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_http_response_free(response: *mut HttpResponse) {
-    if !response.is_null() {
-        guard_value((), || drop(Box::from_raw(response)));
-    }
+    take_back(response);
 }
 
 /// # Safety

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State};
 
-use crate::abi::{borrow_text, guard, guard_value, put, Failure, OwnedText, Status};
+use crate::abi::{borrow_text, guard, hand_out, put, take_back, Failure, OwnedText, Status};
 use crate::clock::{strftime, Clock};
 use crate::generation_tags;
 use crate::pyjson::{self, Style};
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn mlxlm_template_new(
 ) -> Status {
     guard(error, || {
         let handle = Handle::compile(borrow_text(source, size)?)?;
-        out.write(Box::into_raw(Box::new(handle)));
+        hand_out(out, handle);
         Ok(())
     })
 }
@@ -196,9 +196,7 @@ pub unsafe extern "C" fn mlxlm_template_new(
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_template_free(handle: *mut Handle) {
-    if !handle.is_null() {
-        guard_value((), || drop(Box::from_raw(handle)));
-    }
+    take_back(handle);
 }
 
 /// # Safety

@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 
 use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, TokenizerImpl};
 
-use crate::abi::{borrow_slice, borrow_text, guard, guard_value, put, Failure, OwnedIds, OwnedText, Status};
+use crate::abi::{
+    borrow_slice, borrow_text, guard, guard_value, hand_out, put, take_back, Failure, OwnedIds, OwnedText, Status,
+};
 use crate::model::FastModel;
 
 pub type Tokenizer =
@@ -53,7 +55,7 @@ pub unsafe extern "C" fn mlxlm_tokenizer_new(
 ) -> Status {
     guard(error, || {
         let handle = Handle::parse(borrow_text(json, size)?)?;
-        out.write(Box::into_raw(Box::new(handle)));
+        hand_out(out, handle);
         Ok(())
     })
 }
@@ -62,9 +64,7 @@ pub unsafe extern "C" fn mlxlm_tokenizer_new(
 /// See the header.
 #[no_mangle]
 pub unsafe extern "C" fn mlxlm_tokenizer_free(handle: *mut Handle) {
-    if !handle.is_null() {
-        guard_value((), || drop(Box::from_raw(handle)));
-    }
+    take_back(handle);
 }
 
 /// # Safety
