@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "base/test_errors.h"
 #include "mlxlm/error.h"
 #include "sampling/sampler.h"
 
@@ -22,16 +23,6 @@ std::vector<float> processed(const Processors& processors, const Ids& prompt, co
     p->process(tokens, logits);
   }
   return logits;
-}
-
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::invalid_value);
-    return error.what();
-  }
-  return "no failure";
 }
 
 TEST(Penalties, RepetitionWindowIsASettingOfTheRequest) {

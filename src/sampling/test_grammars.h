@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/test_errors.h"
 #include "io/json.h"
 #include "mlxlm/error.h"
 #include "mlxlm/sampling.h"
@@ -150,16 +151,6 @@ inline std::string walk(Request& request, uint32_t seed, size_t length = 30) {
   }
   ADD_FAILURE() << "no end in sight: " << request.text();
   return "";
-}
-
-inline std::string message_of(const std::function<void()>& action, ErrorKind kind = ErrorKind::invalid_value) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "no failure";
 }
 
 inline const char* const kPerson = R"({"type": "object",

@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "base/test_errors.h"
 #include "mlxlm/error.h"
 #include "text/test_tokenizers.h"
 #include "text/tokenizer_impl.h"
@@ -28,16 +29,6 @@ std::string letters_json(const std::vector<std::string>& more = {}) {
       "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
       "special_tokens": {"<s>": {"id": "<s>", "ids": [4], "tokens": ["<s>"]}}})");
   return json.dump();
-}
-
-std::string message_of(const std::function<void()>& action, ErrorKind kind) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    return error.what();
-  }
-  return "no failure";
 }
 
 TEST(Tokenizer, EncodesAndDecodes) {

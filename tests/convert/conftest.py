@@ -7,6 +7,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "parity"))  # reference
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

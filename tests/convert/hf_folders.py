@@ -5,12 +5,11 @@ import mlx.core as mx
 import numpy as np
 from mlx.utils import tree_flatten
 from mlx_lm import utils
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from reference import TEMPLATE, write_tokenizer  # noqa: F401 (TEMPLATE is for the tests)
 
 mx.set_default_device(mx.cpu)
 TYPES = {"float32": mx.float32, "float16": mx.float16, "bfloat16": mx.bfloat16}
 MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3", "gemma3_text")
-TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 
 
 def config(model_type="llama", **changes):
@@ -55,18 +54,6 @@ def random_weights(conf, dtype, seed, hard):
             hard_rows(values, hard == "huge" and dtype != mx.float16, rng)
         weights[name] = mx.array(values.astype(np.float32)).astype(dtype)
     return weights
-
-
-def write_tokenizer(folder):
-    """A byte-level BPE without merges: every byte is the token of the same number."""
-    chars = {b: chr(b) for b in range(256) if 33 <= b <= 126 or 161 <= b <= 172 or 174 <= b}
-    chars |= {b: chr(256 + i) for i, b in enumerate(b for b in range(256) if b not in chars)}
-    tokenizer = Tokenizer(models.BPE(vocab={c: b for b, c in chars.items()}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(json.dumps(dict(
-        tokenizer_class="PreTrainedTokenizerFast", clean_up_tokenization_spaces=False, chat_template=TEMPLATE)))
 
 
 def make(folder, conf=None, dtype="float32", shards=1, seed=1, hard=None, extra=None):

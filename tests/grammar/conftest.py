@@ -1,42 +1,16 @@
 """Tokenizers of several kinds, and the program grammar_probe that walks through grammars with them."""
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "text"))  # tokenizer_kinds
+sys.path.insert(0, str(ROOT / "tests" / "text"))  # probe_client, tokenizer_kinds
 
+from probe_client import Probe  # noqa: E402
 from tokenizer_kinds import KINDS  # noqa: E402
-
-
-class Refused(Exception):
-    """The C++ side answered with an error."""
-
-
-class Probe:
-    def __init__(self):
-        build = pathlib.Path(os.environ.get("MLXLM_BUILD_DIR", ROOT / "build"))
-        program = build / "bin" / "grammar_probe"
-        assert program.exists(), f"{program} is not built; set MLXLM_BUILD_DIR"
-        self.process = subprocess.Popen([str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def ask(self, op, **request):
-        line = json.dumps({"op": op, **request}, ensure_ascii=False) + "\n"
-        self.process.stdin.write(line.encode())
-        self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
-        if "error" in answer:
-            raise Refused(answer["error"])
-        return answer
-
-    def close(self):
-        self.process.stdin.close()
-        assert self.process.wait(timeout=30) == 0
 
 
 class Model:
@@ -46,7 +20,7 @@ class Model:
         self.tokenizer = KINDS[kind]()
         self.tokenizer.save(str(folder / "tokenizer.json"))
         (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": "</s>"}))
-        self.probe = Probe()
+        self.probe = Probe("grammar_probe")
         self.probe.ask("load", folder=str(folder))
 
     def walk(self, seed, length=25, **grammar):

@@ -7,7 +7,7 @@ import re
 import jsonschema
 import pytest
 
-from conftest import Refused
+from probe_client import Refused
 
 SEEDS = range(4)
 

@@ -18,6 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 mx.set_default_device(mx.cpu)
 EOS = 246
+TEMPLATE = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
 PROMPT = list(b"The five boxing wizards jump quickly; 42")
 
 
@@ -91,7 +92,7 @@ def write_tokenizer(folder):
     tok.save(str(folder / "tokenizer.json"))
     (folder / "tokenizer_config.json").write_text(json.dumps(dict(
         tokenizer_class="PreTrainedTokenizerFast", clean_up_tokenization_spaces=False,
-        chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}")))
+        chat_template=TEMPLATE)))
 
 
 def make(folder, conf, quantize=None, predicate=None, dtype=mx.float32, seed=1):

@@ -9,8 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/registry.h"
-#include "nn/executor.h"
+#include "properties/executor_runs.h"
 #include "support/random_model.h"
 
 namespace mlxlm {
@@ -21,6 +20,9 @@ using nn::KvOptions;
 using nn::KvSequence;
 using nn::Rows;
 using nn::Span;
+using test::expect_same_bits;
+using test::feed;
+using test::make_tokens;
 
 struct Case {
   const char* name;
@@ -69,31 +71,7 @@ class KvOptionsTest : public testing::TestWithParam<std::tuple<Case, Model>> {
   const KvOptions& options() const { return std::get<0>(GetParam()).options; }
 
   std::unique_ptr<Executor> make(int threads, const std::string& isa) const {
-    const nn::ModelSpec spec = models::build_spec(*folder_);
-    return std::make_unique<Executor>(
-        spec, nn::bind_weights(folder_, spec),
-        nn::ExecutorOptions{.exact = std::get<1>(GetParam()).exact, .threads = threads, .isa = isa});
-  }
-
-  static std::vector<int32_t> make_tokens(int n, int salt) {
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back((i * i + salt * i + 3 * salt) % 96);
-    return tokens;
-  }
-
-  static std::vector<float> feed(Executor& executor, KvSequence& sequence, std::span<const int32_t> tokens,
-                                 size_t chunk) {
-    std::vector<float> all, part;
-    for (size_t i = 0; i < tokens.size(); i += chunk) {
-      const Span span{&sequence, tokens.subspan(i, std::min(chunk, tokens.size() - i)), Rows::all};
-      executor.forward({&span, 1}, part);
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-  }
-  std::vector<float> feed(Executor& executor, std::span<const int32_t> tokens, size_t chunk) const {
-    KvSequence sequence = executor.new_sequence(options());
-    return feed(executor, sequence, tokens, chunk);
+    return test::make_executor(folder_, {.exact = std::get<1>(GetParam()).exact, .threads = threads, .isa = isa});
   }
 
   /// All rows of one sequence into an empty one.
@@ -122,23 +100,18 @@ class KvOptionsTest : public testing::TestWithParam<std::tuple<Case, Model>> {
     to.write_layer(layer, first, n, k.data(), v.data());
   }
 
-  static void expect_same_bits(std::span<const float> expected, std::span<const float> got) {
-    ASSERT_EQ(expected.size(), got.size());
-    ASSERT_EQ(std::memcmp(expected.data(), got.data(), expected.size_bytes()), 0);
-  }
-
   std::shared_ptr<const io::ModelFolder> folder_;
   std::vector<int32_t> tokens_;
 };
 
 TEST_P(KvOptionsTest, ThreadsChunksAndInstructionSets) {
-  const auto expected = feed(*make(1, "scalar"), tokens_, 512);
+  const auto expected = feed(*make(1, "scalar"), tokens_, 512, options());
   const std::pair<int, std::vector<size_t>> runs[] = {{1, {64, 512}}, {2, {1, 7, 512}}, {3, {64}}};
   for (const auto& [threads, chunks] : runs) {
     const auto executor = make(threads, "");
     for (const size_t chunk : chunks) {
       SCOPED_TRACE(testing::Message() << threads << " threads, chunks of " << chunk);
-      expect_same_bits(expected, feed(*executor, tokens_, chunk));
+      expect_same_bits(expected, feed(*executor, tokens_, chunk, options()));
     }
   }
 }
@@ -147,7 +120,7 @@ TEST_P(KvOptionsTest, HaveAnEffectFromTheirPositionOn) {
   const auto executor = make(2, "");
   const auto vocab = static_cast<size_t>(executor->spec().vocab_size);
   KvSequence plain = executor->new_sequence();
-  const auto without = feed(*executor, plain, tokens_, 512), with = feed(*executor, tokens_, 512);
+  const auto without = feed(*executor, plain, tokens_, 512), with = feed(*executor, tokens_, 512, options());
   size_t first = tokens_.size();  // the first position whose logits differ
   for (size_t p = tokens_.size(); p-- > 0;) {
     if (std::memcmp(&without[p * vocab], &with[p * vocab], vocab * sizeof(float)) != 0) first = p;
@@ -195,7 +168,7 @@ TEST_P(KvOptionsTest, NeighboursWithOtherOptions) {
 TEST_P(KvOptionsTest, ForkedTrimmedAndImportedCaches) {
   const auto executor = make(2, "");
   const auto vocab = static_cast<size_t>(executor->spec().vocab_size);
-  const auto expected = feed(*executor, tokens_, 512);
+  const auto expected = feed(*executor, tokens_, 512, options());
   const auto tail_of = [&](int64_t from) { return std::span(expected).subspan(static_cast<size_t>(from) * vocab); };
   const auto rest = [&](int64_t from) { return std::span(tokens_).subspan(static_cast<size_t>(from)); };
 

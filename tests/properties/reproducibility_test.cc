@@ -7,18 +7,19 @@
 #include <map>
 #include <string>
 
-#include "models/registry.h"
-#include "nn/executor.h"
+#include "properties/executor_runs.h"
 #include "support/random_model.h"
 
 namespace mlxlm {
 namespace {
 
 using nn::Executor;
-using nn::ExecutorOptions;
 using nn::KvSequence;
 using nn::Rows;
 using nn::Span;
+using test::expect_same_bits;
+using test::feed;
+using test::make_tokens;
 
 struct Case {
   const char* name;
@@ -66,36 +67,7 @@ class Reproducibility : public testing::TestWithParam<Case> {
   }
 
   std::unique_ptr<Executor> make(int threads, const std::string& isa) const {
-    const nn::ModelSpec spec = models::build_spec(*folder_);
-    return std::make_unique<Executor>(spec, nn::bind_weights(folder_, spec),
-                                      ExecutorOptions{.exact = GetParam().exact, .threads = threads, .isa = isa});
-  }
-
-  static std::vector<int32_t> make_tokens(int n, int salt) {
-    std::vector<int32_t> tokens;
-    for (int i = 0; i < n; ++i) tokens.push_back((i * i + salt * i + 3 * salt) % 96);
-    return tokens;
-  }
-
-  // Logits of every position, fed in chunks.
-  static std::vector<float> feed(Executor& executor, KvSequence& sequence, std::span<const int32_t> tokens,
-                                 size_t chunk) {
-    std::vector<float> all, part;
-    for (size_t i = 0; i < tokens.size(); i += chunk) {
-      const Span span{&sequence, tokens.subspan(i, std::min(chunk, tokens.size() - i)), Rows::all};
-      executor.forward({&span, 1}, part);
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-  }
-  static std::vector<float> feed(Executor& executor, std::span<const int32_t> tokens, size_t chunk) {
-    KvSequence sequence = executor.new_sequence();
-    return feed(executor, sequence, tokens, chunk);
-  }
-
-  static void expect_same_bits(const std::vector<float>& expected, const std::vector<float>& got) {
-    ASSERT_EQ(expected.size(), got.size());
-    ASSERT_EQ(std::memcmp(expected.data(), got.data(), expected.size() * sizeof(float)), 0);
+    return test::make_executor(folder_, {.exact = GetParam().exact, .threads = threads, .isa = isa});
   }
 
   // The same on every machine: FNV-1a of the logits, as the plain C++ kernels of x86-64 made them.

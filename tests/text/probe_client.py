@@ -1,4 +1,4 @@
-"""Talks to the program text_probe, which drives the C++ text layer: one JSON request per line, one answer per line."""
+"""Talks to a program that drives a part in C++, such as text_probe: one JSON request per line, one answer per line."""
 
 import json
 import os
@@ -8,12 +8,12 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def find_probe():
-    if named := os.environ.get("MLXLM_TEXT_PROBE"):
+def find_probe(name):
+    if name == "text_probe" and (named := os.environ.get("MLXLM_TEXT_PROBE")):
         return named
     build = pathlib.Path(os.environ.get("MLXLM_BUILD_DIR", ROOT / "build"))
-    probe = build / "bin" / "text_probe"
-    assert probe.exists(), f"{probe} is not built; set MLXLM_BUILD_DIR or MLXLM_TEXT_PROBE"
+    probe = build / "bin" / name
+    assert probe.exists(), f"{probe} is not built; set MLXLM_BUILD_DIR"
     return str(probe)
 
 
@@ -22,9 +22,9 @@ class Refused(Exception):
 
 
 class Probe:
-    def __init__(self):
+    def __init__(self, name="text_probe"):
         self.process = subprocess.Popen(
-            [find_probe()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "TZ": "UTC"}
+            [find_probe(name)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "TZ": "UTC"}
         )
 
     def ask(self, op, **request):
