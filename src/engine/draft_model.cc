@@ -18,8 +18,8 @@ std::vector<std::unique_ptr<LogitsProcessor>> clones(std::span<const std::shared
   return copies;
 }
 
-}  // namespace
-
+// Both tokenizers must map the same ids to the same strings; rows of padding at the end of either vocabulary are
+// nobody's tokens and do not count.
 void check_draft_vocabulary(const ModelImpl& model, const ModelImpl& draft) {
   const Tokenizer& ours = model.tokenizer();
   const Tokenizer& theirs = draft.tokenizer();
@@ -36,6 +36,16 @@ void check_draft_vocabulary(const ModelImpl& model, const ModelImpl& draft) {
         "drafts for",
         id, a.value_or(""), model.info().path, b.value_or(""), draft.info().path);
   }
+}
+
+}  // namespace
+
+void ModelImpl::check_draft(const std::shared_ptr<ModelImpl>& draft) {
+  const std::lock_guard lock(drafts_mutex_);
+  std::erase_if(drafts_, [](const auto& known) { return known.expired(); });
+  if (std::ranges::any_of(drafts_, [&](const auto& known) { return known.lock() == draft; })) return;
+  check_draft_vocabulary(*this, *draft);
+  drafts_.push_back(draft);
 }
 
 DraftModel::DraftModel(std::shared_ptr<ModelImpl> draft, int64_t target_vocab, const SamplerOptions& options,

@@ -12,10 +12,6 @@
 
 namespace mlxlm::engine {
 
-/// Throws Error(invalid_value) unless both tokenizers map the same ids to the same strings; rows of padding at the end
-/// of either vocabulary are nobody's tokens and do not count.
-void check_draft_vocabulary(const ModelImpl& model, const ModelImpl& draft);
-
 /// Samples from the draft model with the noise that the target will use, so that it guesses the target's own choice
 /// wherever the two distributions agree.
 class DraftModel : public DraftSource {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,9 @@ class ModelImpl {
   const std::vector<int32_t>& eos_token_ids() const { return eos_; }
   nn::Executor& executor() { return *executor_; }
   PrefixCache& prefix_cache() { return prefix_cache_; }
+  /// Throws Error(invalid_value) unless `draft` has this model's vocabulary (the same strings for the same ids, rows of
+  /// padding aside). A pair of models is compared once.
+  void check_draft(const std::shared_ptr<ModelImpl>& draft);
 
  private:
   ModelInfo info_;
@@ -34,6 +38,8 @@ class ModelImpl {
   std::vector<int32_t> eos_;
   std::unique_ptr<nn::Executor> executor_;
   PrefixCache prefix_cache_;
+  std::mutex drafts_mutex_;                       // guards what follows
+  std::vector<std::weak_ptr<ModelImpl>> drafts_;  // found to have the same vocabulary
 };
 
 }  // namespace mlxlm::engine

@@ -11,12 +11,6 @@ namespace {
 constexpr int kDraftModelTokens = 4;
 constexpr int kPromptLookupTokens = 10;
 
-void check_ids(const std::vector<int32_t>& ids, const char* name, int64_t vocab) {
-  for (const int32_t id : ids) {
-    if (id < 0 || id >= vocab) throw_invalid("{}: expected ids in [0, {}), got {}", name, vocab, id);
-  }
-}
-
 void check_at_least(int64_t value, int64_t least, const char* name) {
   if (value < least) throw_invalid("{}: expected {} or more, got {}", name, least, value);
 }
@@ -40,7 +34,7 @@ void check_speculation(const Model& model, const SpeculationOptions& o) {
   if (o.draft_model && o.prompt_lookup) {
     throw_invalid("speculation: expected a draft_model or prompt_lookup, got both; choose one");
   }
-  if (o.draft_model) check_draft_vocabulary(model.impl(), o.draft_model->impl());
+  if (o.draft_model) model.impl().check_draft(o.draft_model->shared_impl());
 }
 
 std::unique_ptr<DraftSource> make_draft(const Model& model, const GenerateOptions& options,
@@ -69,9 +63,9 @@ std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, const Prompt& prompt
 void check_generate_options(const Model& model, const std::vector<int32_t>& prompt, const GenerateOptions& options) {
   const int64_t vocab = model.info().vocab_size;
   if (prompt.empty()) throw_invalid("the prompt has no tokens; give some text or ids");
-  check_ids(prompt, "prompt", vocab);
-  check_ids(options.extra_eos_token_ids, "extra_eos_token_ids", vocab);
-  check_ids(options.xtc_special_tokens, "xtc_special_tokens", vocab);
+  sampling::check_token_ids(prompt, "prompt", vocab);
+  sampling::check_token_ids(options.extra_eos_token_ids, "extra_eos_token_ids", vocab);
+  sampling::check_token_ids(options.xtc_special_tokens, "xtc_special_tokens", vocab);
   if (options.max_tokens < -1) throw_invalid("max_tokens: expected -1 (no limit) or more, got {}", options.max_tokens);
   check_at_least(options.prefill_step_size, 1, "prefill_step_size");
   check_at_least(options.top_logprobs, 0, "top_logprobs");
