@@ -1,10 +1,6 @@
 // mlxlm convert: a Hugging Face folder or a GGUF file becomes a model folder.
 #include "mlxlm/convert.h"
 
-#include <array>
-#include <charconv>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -20,27 +16,6 @@
 
 namespace mlxlm::cli {
 namespace {
-
-/// "5GB" (10^9), "500MiB" (2^20) or bytes; nullopt for anything else.
-std::optional<int64_t> parse_bytes(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, int64_t>, 8> kUnits = {{{"", 1},
-                                                                                  {"B", 1},
-                                                                                  {"KB", 1000},
-                                                                                  {"MB", 1000000},
-                                                                                  {"GB", 1000000000},
-                                                                                  {"KiB", int64_t{1} << 10},
-                                                                                  {"MiB", int64_t{1} << 20},
-                                                                                  {"GiB", int64_t{1} << 30}}};
-  int64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 1) return std::nullopt;
-  const std::string_view unit = text.substr(static_cast<size_t>(end - text.data()));
-  for (const auto& [name, factor] : kUnits) {
-    int64_t bytes = 0;
-    if (unit == name && !__builtin_mul_overflow(number, factor, &bytes)) return bytes;
-  }
-  return std::nullopt;
-}
 
 class ConvertCommand : public Command {
  public:
@@ -117,11 +92,9 @@ ConvertReport ConvertCommand::convert_folder(const ConvertProgress& progress) {
 
 int ConvertCommand::run() {
   check();
-  const auto shard_bytes = parse_bytes(shard_size_);
-  if (!shard_bytes) {
+  if (!parse_bytes(shard_size_, options_.max_shard_bytes) || options_.max_shard_bytes < 1) {
     throw UsageError(format_text("--max-shard-size: expected a size like 2GB or 500MiB, got '{}'", shard_size_));
   }
-  options_.max_shard_bytes = *shard_bytes;
 
   Interrupts interrupts(SecondInterrupt::kills);
   const StopOnInterrupt stop(interrupts);
@@ -132,8 +105,9 @@ int ConvertCommand::run() {
     bar.update(done, total);
   };
   const ConvertReport report =
-      gguf_.empty() ? convert_folder(progress)
-                    : convert_gguf(gguf_, out_dir_, {.max_shard_bytes = *shard_bytes, .progress = progress});
+      gguf_.empty()
+          ? convert_folder(progress)
+          : convert_gguf(gguf_, out_dir_, {.max_shard_bytes = options_.max_shard_bytes, .progress = progress});
   bar.clear();
   write_out(format_text("{}: {}{}, {} weights with {} parameters, {}, {:.3f} bits per weight, {} in {} file{}\n",
                         report.path, report.model_type,

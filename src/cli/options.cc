@@ -35,8 +35,9 @@ bool parse_real(const std::string& text, float lowest, float highest, float& val
   return parse_whole(text, value) && std::isfinite(value) && value >= lowest && value <= highest;
 }
 
-/// "5GB" (10^9), "500MiB" (2^20) or bytes; false for anything else.
-bool parse_bytes_text(std::string_view text, int64_t& value) {
+}  // namespace
+
+bool parse_bytes(std::string_view text, int64_t& value) {
   static constexpr std::pair<std::string_view, int64_t> kUnits[] = {{"", 1},
                                                                     {"B", 1},
                                                                     {"KB", 1000},
@@ -53,8 +54,6 @@ bool parse_bytes_text(std::string_view text, int64_t& value) {
   }
   return false;
 }
-
-}  // namespace
 
 std::string whole_expected(int lowest) { return format_text("a whole number of at least {}", lowest); }
 
@@ -144,7 +143,7 @@ OptionRef OptionGroup::real(const std::string& names, std::optional<float>& valu
 }
 
 OptionRef OptionGroup::bytes(const std::string& names, int64_t& value, const std::string& help) {
-  const auto parse = [&value](const std::string& text) { return parse_bytes_text(text, value); };
+  const auto parse = [&value](const std::string& text) { return parse_bytes(text, value); };
   return this->value(names, "bytes, or a size like 2GB or 500MiB", parse, help)
       .type("SIZE")
       .shown_default(std::to_string(value));

@@ -71,6 +71,8 @@ class OptionGroup {
 };
 
 /// What the messages say was expected.
+/// "5GB" (10^9), "500MiB" (2^20) or bytes; false for anything else.
+bool parse_bytes(std::string_view text, int64_t& value);
 std::string whole_expected(int lowest);
 std::string real_expected(float lowest, float highest);
 inline constexpr const char* kSeedExpected = "a whole number from 0 to 2^64 - 1";

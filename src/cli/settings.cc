@@ -36,33 +36,12 @@ std::optional<Grammar> grammar_of(const GenerationSettings& s) {
 }
 
 std::vector<std::shared_ptr<LogitsProcessor>> processors(const GenerationSettings& s, const Tokenizer& tokenizer) {
-  LogitsProcessorOptions options;
-  options.logit_bias = s.logit_bias;
-  options.repetition_penalty = s.repetition_penalty;
-  options.repetition_context_size = s.repetition_context_size;
-  options.presence_penalty = s.presence_penalty;
-  options.presence_context_size = s.presence_context_size;
-  options.frequency_penalty = s.frequency_penalty;
-  options.frequency_context_size = s.frequency_context_size;
-  options.penalize_prompt = s.penalize_prompt;
-  auto list = make_logits_processors(options);
+  auto list = make_logits_processors(s);
   if (!s.ban_token_ids.empty()) list.push_back(ban_token_ids(s.ban_token_ids));
   if (s.min_tokens > 0) list.push_back(min_length(s.min_tokens));
   if (const std::optional<Grammar> grammar = grammar_of(s)) list.push_back(constrain(tokenizer, *grammar));
   if (s.thinking_budget) list.push_back(thinking_budget(tokenizer, *s.thinking_budget));
   return list;
-}
-
-SamplerOptions sampler(const GenerationSettings& s) {
-  SamplerOptions options;
-  options.temp = s.temp;
-  options.top_p = s.top_p;
-  options.min_p = s.min_p;
-  options.min_tokens_to_keep = s.min_tokens_to_keep;
-  options.top_k = s.top_k;
-  options.xtc_probability = s.xtc_probability;
-  options.xtc_threshold = s.xtc_threshold;
-  return options;
 }
 
 }  // namespace
@@ -108,7 +87,7 @@ GenerateOptions generate_options(const GenerationSettings& s, const Tokenizer& t
                                  const std::optional<Model>& draft_model) {
   GenerateOptions options;
   options.max_tokens = s.max_tokens;
-  options.sampler = sampler(s);
+  options.sampler = s;
   options.logits_processors = processors(s, tokenizer);
   options.seed = s.seed;
   options.stop = s.stop;

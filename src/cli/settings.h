@@ -22,7 +22,9 @@ namespace mlxlm::cli {
 
 /// The values as they were given; the engine's options are made of them for each request. Names and defaults are those
 /// of mlx_lm.generate where it has the setting.
-struct GenerationSettings {
+struct GenerationSettings : SamplerOptions, LogitsProcessorOptions {
+  GenerationSettings() { top_p = 1; }
+
   // Length and end of the answer
   int max_tokens = 100;
   std::vector<std::string> stop{};
@@ -33,25 +35,8 @@ struct GenerationSettings {
   int prefill_step_size = 2048;
   int top_logprobs = 0;
 
-  // Sampling
-  float temp = 0;
-  float top_p = 1;
-  float min_p = 0;
-  int min_tokens_to_keep = 1;
-  int top_k = 0;
-  float xtc_probability = 0;
-  float xtc_threshold = 0.1f;
+  // Beside the sampler's and the penalties' own
   std::optional<uint64_t> seed{};
-
-  // Penalties and bans
-  float repetition_penalty = 0;
-  int repetition_context_size = 20;
-  float presence_penalty = 0;
-  int presence_context_size = 20;
-  float frequency_penalty = 0;
-  int frequency_context_size = 20;
-  bool penalize_prompt = true;
-  std::vector<std::pair<int32_t, float>> logit_bias{};
   std::vector<int32_t> ban_token_ids{};
 
   // Form of the answer: at most one of these

@@ -15,6 +15,9 @@ constexpr int64_t kPromptTokens = 2048;
 // More ids to feed than this make a sequence wait its turn as a prompt does.
 constexpr int64_t kFewTokens = kMaxDraftTokens;
 
+// Whether its next pass is a decode step: what gave up its memory, too, has a prompt to feed.
+bool decodes(const Sequence& sequence) { return !sequence.in_prompt() && sequence.pending() <= kFewTokens; }
+
 }  // namespace
 
 Scheduler::Scheduler(std::shared_ptr<ModelImpl> model, const SchedulerOptions& options)
@@ -92,7 +95,7 @@ void Scheduler::plan() {
   for (const auto& s : running_) {
     if (s->ready()) {
       decoding = true;
-    } else if (!s->in_prompt() && s->pending() <= kFewTokens) {
+    } else if (decodes(*s)) {
       decoding = true;
       plan_one(*s, kFewTokens);
     }
@@ -103,11 +106,10 @@ void Scheduler::plan() {
 void Scheduler::plan_prompts(int64_t budget) {
   int64_t prompts = 0;
   for (const auto& s : running_) {
-    if (s->ready() || (!s->in_prompt() && s->pending() <= kFewTokens)) continue;
+    if (s->ready() || decodes(*s)) continue;
     if (prompts == options_.max_prompts || budget <= 0) return;
-    const int64_t before = budget;
     if (!plan_one(*s, budget)) continue;
-    budget = before - static_cast<int64_t>(planned_.back().span.tokens.size());
+    budget -= static_cast<int64_t>(planned_.back().span.tokens.size());
     ++prompts;
   }
 }

@@ -75,38 +75,30 @@ class LogitBias : public CloneableProcessor<LogitBias> {
   std::vector<std::pair<int32_t, float>> bias_;
 };
 
-class RepetitionPenalty : public CloneableProcessor<RepetitionPenalty> {
+/// Changes the logit of each different id in the window once.
+class DistinctPenalty : public CloneableProcessor<DistinctPenalty> {
  public:
-  RepetitionPenalty(float penalty, Window window) : penalty_(penalty), window_(window) {}
+  using Change = float (*)(float logit, float penalty);
+
+  DistinctPenalty(const char* name, Change change, float penalty, Window window)
+      : name_(name), change_(change), penalty_(penalty), window_(window) {}
 
   void start(const Start& start) override { window_.start(start); }
   void process(std::span<const int32_t> tokens, std::span<float> logits) override {
-    distinct_.each(window_.of(tokens), logits.size(),
-                   [&](size_t id) { logits[id] = logits[id] < 0 ? logits[id] * penalty_ : logits[id] / penalty_; });
+    distinct_.each(window_.of(tokens), logits.size(), [&](size_t id) { logits[id] = change_(logits[id], penalty_); });
   }
-  std::string name() const override { return "repetition_penalty"; }
+  std::string name() const override { return name_; }
 
  private:
+  const char* name_;
+  Change change_;
   float penalty_;
   Window window_;
   DistinctIds distinct_;
 };
 
-class PresencePenalty : public CloneableProcessor<PresencePenalty> {
- public:
-  PresencePenalty(float penalty, Window window) : penalty_(penalty), window_(window) {}
-
-  void start(const Start& start) override { window_.start(start); }
-  void process(std::span<const int32_t> tokens, std::span<float> logits) override {
-    distinct_.each(window_.of(tokens), logits.size(), [&](size_t id) { logits[id] -= penalty_; });
-  }
-  std::string name() const override { return "presence_penalty"; }
-
- private:
-  float penalty_;
-  Window window_;
-  DistinctIds distinct_;
-};
+float repeated(float logit, float penalty) { return logit < 0 ? logit * penalty : logit / penalty; }
+float present(float logit, float penalty) { return logit - penalty; }
 
 class FrequencyPenalty : public CloneableProcessor<FrequencyPenalty> {
  public:
@@ -150,10 +142,11 @@ std::vector<std::shared_ptr<LogitsProcessor>> make_logits_processors(const Logit
   std::vector<std::shared_ptr<LogitsProcessor>> processors;
   if (!o.logit_bias.empty()) processors.push_back(std::make_shared<LogitBias>(o.logit_bias));
   if (o.repetition_penalty != 0 && o.repetition_penalty != 1) {
-    processors.push_back(std::make_shared<RepetitionPenalty>(o.repetition_penalty, repetition));
+    processors.push_back(
+        std::make_shared<DistinctPenalty>("repetition_penalty", repeated, o.repetition_penalty, repetition));
   }
   if (o.presence_penalty != 0) {
-    processors.push_back(std::make_shared<PresencePenalty>(o.presence_penalty, presence));
+    processors.push_back(std::make_shared<DistinctPenalty>("presence_penalty", present, o.presence_penalty, presence));
   }
   if (o.frequency_penalty != 0) {
     processors.push_back(std::make_shared<FrequencyPenalty>(o.frequency_penalty, frequency));
