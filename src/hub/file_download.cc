@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/page_arena.h"
 #include "hub/backoff.h"
 #include "hub/file_lock.h"
-#include "io/files.h"
 
 namespace mlxlm::hub {
 namespace {
@@ -38,7 +38,7 @@ std::optional<int64_t> number_of(std::string_view text) {
 /// writes the same ones.
 class FileDownload::Output {
  public:
-  Output(std::string path, const RepoFile& file) : path_(std::move(path)), file_(file), buffer_(io::kHugePageBytes) {
+  Output(std::string path, const RepoFile& file) : path_(std::move(path)), file_(file), buffer_(kHugePageBytes) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd_ < 0) throw_error(ErrorKind::io, "{}: cannot create: {}", path_, reason(errno));
     reset_digest();
