@@ -68,7 +68,8 @@ class BatchGenerator {
   /// does, and where the request can never fit the KV budget.
   int64_t insert(const Prompt& prompt, const GenerateOptions& options = {});
   /// One token for every running request, and the next part of the prompts of those that start. Empty when idle.
-  /// interrupted: as GenerateOptions::interrupted; where it returns true, Error(cancelled) is thrown and nothing is lost.
+  /// interrupted: as GenerateOptions::interrupted; where it returns true, Error(cancelled) is thrown and nothing is
+  /// lost.
   BatchStep next(const std::function<bool()>& interrupted = {});
   /// Whether nothing runs or waits.
   bool idle() const;

@@ -28,8 +28,8 @@ struct SamplerOptions {
   float xtc_threshold = 0.1f;    ///< a probability in (0, 0.5]
 };
 
-/// The memory of a row of logits or log-probabilities. Who keeps a copy of this handle keeps the memory: the engine uses
-/// other memory from the next step on.
+/// The memory of a row of logits or log-probabilities. Who keeps a copy of this handle keeps the memory: the engine
+/// uses other memory from the next step on.
 using RowMemory = std::shared_ptr<std::vector<float>>;
 
 /// The randomness of one position of one request: pure functions of (seed, position), so a sampler that draws from it

@@ -112,7 +112,8 @@ class BatchGenerator:
         self._logprobs = logprobs
         self._stops = TokenStops(stop_tokens or [])
         self._matches: dict[int, list[int]] = {}  # the last tokens of requests, where several ids make a stop
-        self._prompts = 0
+        self._fed: dict[int, int] = {}  # prompt tokens of running requests that are fed
+        self._prompt_tokens = 0
         self._async = AsyncRequests(self)
         options = {
             "completion_batch_size": max(completion_batch_size, prefill_batch_size),
@@ -220,7 +221,6 @@ class BatchGenerator:
 
     def _insert(self, ids: Any, request: dict[str, Any]) -> int:
         uid = self._native.insert(ids, request)
-        self._prompts += 1
         if self._stops.several:
             self._matches[uid] = []
         return uid
@@ -235,11 +235,22 @@ class BatchGenerator:
 
     def _take(self, step: tuple[list[Any], list[Any]]) -> tuple[list[PromptResponse], list[TokenResponse]]:
         prompts = [PromptResponse(uid, (done, total), done == total, done == total) for uid, done, total in step[0]]
+        for p in prompts:
+            self._count(p)
         responses = [self._response(*values) for values in step[1]]
         for response in responses:
             if response.error is not None and not isinstance(response.error, Exception):
                 raise response.error
         return prompts, [r for r in responses if r.token >= 0 or r.error is not None]
+
+    def _count(self, response: PromptResponse) -> None:
+        """As mlx-lm counts: a prompt's last token belongs to the generation."""
+        done, total = response.progress
+        self._prompt_tokens += done - self._fed.get(response.uid, 0)
+        self._fed[response.uid] = done
+        if done == total:
+            self._prompt_tokens -= 1
+            del self._fed[response.uid]
 
     def _response(self, uid: int, values: tuple[Any, ...], error: BaseException | None) -> TokenResponse:
         response = TokenResponse(
@@ -278,6 +289,7 @@ class BatchGenerator:
         for uid in listed:
             self._native.remove(uid)
             self._matches.pop(uid, None)
+            self._fed.pop(uid, None)
         return caches
 
     def extract_cache(self, uids: Iterable[int]) -> dict[int, tuple[PromptCache, list[int]]]:
@@ -305,7 +317,7 @@ class BatchGenerator:
 
     def _counters(self) -> dict[str, Any]:
         counters: dict[str, Any] = self._native.stats()
-        counters["prompt_tokens"] -= self._prompts
+        counters["prompt_tokens"] = self._prompt_tokens
         counters["wall_time"] = time.perf_counter()
         return counters
 

@@ -85,5 +85,5 @@ def _of_path(predicate: QuantPredicate) -> Callable[[str], Any]:
         count = len(inspect.signature(predicate).parameters)
     except (TypeError, ValueError):
         count = 2
-    extra = (_Module(), {})[: max(count - 1, 0)]
+    extra: tuple[Any, ...] = (_Module(), {})[: max(count - 1, 0)]
     return lambda path: predicate(path, *extra)

@@ -118,4 +118,5 @@ class Model:
 def _restore(path: str, load_options: dict[str, Any]) -> Model:
     from .utils import load
 
-    return load(path, **load_options)[0]
+    model: Model = load(path, **load_options)[0]
+    return model

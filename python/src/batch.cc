@@ -3,6 +3,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
 #include <map>
@@ -39,9 +40,8 @@ class Batch {
     Request request = make_request(options);
     std::optional<Busy::Guard> cache_guard;
     if (request.cache_handle != nullptr) cache_guard.emplace(request.cache_handle->busy, kCacheBusy);
-    const int64_t uid = without_gil(*request.callables->raised, [&] {
-      return generator().insert(Prompt(as_vector(prompt)), request.options);
-    });
+    const int64_t uid = without_gil(*request.callables->raised,
+                                    [&] { return generator().insert(Prompt(as_vector(prompt)), request.options); });
     running_[uid] = request.callables;
     return uid;
   }

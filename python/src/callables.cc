@@ -119,10 +119,8 @@ SamplerFunction make_sampler_function(nb::object function, const std::shared_ptr
 
 std::function<void(int64_t, int64_t)> make_progress(nb::object function,
                                                     const std::shared_ptr<RequestCallables>& request) {
-  return [callable = request->add(std::move(function), "progress callback"), raised = request->raised](int64_t done,
-                                                                                                       int64_t total) {
-    call_with_gil(*raised, [&] { callable->function()(done, total); });
-  };
+  return [callable = request->add(std::move(function), "progress callback"), raised = request->raised](
+             int64_t done, int64_t total) { call_with_gil(*raised, [&] { callable->function()(done, total); }); };
 }
 
 const SamplingContext* current_draw() { return draw_of_this_thread; }

@@ -131,7 +131,8 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("info", info_of)
       .def_prop_ro("eos_token_ids", [](const Model& model) { return model.eos_token_ids(); })
       .def("kv_bytes", [](const Model& model, int64_t tokens) { return model.kv_bytes(tokens); })
-      .def("same_as", [](const Model& model, const Model& other) { return model.shared_impl() == other.shared_impl(); });
+      .def("same_as",
+           [](const Model& model, const Model& other) { return model.shared_impl() == other.shared_impl(); });
   m.def("load", load_model);
   m.def("snapshot_download", download);
 }

@@ -82,7 +82,9 @@ Request make_request(const nb::dict& options) {
   GenerateOptions& o = request.options;
   OptionTable table;
   table["max_tokens"] = sets(o.max_tokens, "max_tokens", kWhole);
-  table["seed"] = [&](nb::handle value) { o.seed = option_value<uint64_t>(value, "seed", "an int from 0 to 2**64 - 1"); };
+  table["seed"] = [&](nb::handle value) {
+    o.seed = option_value<uint64_t>(value, "seed", "an int from 0 to 2**64 - 1");
+  };
   table["stop"] = sets(o.stop, "stop", "a list of strings");
   table["eos_token_ids"] = [&](nb::handle value) {
     o.eos_token_ids = option_value<std::vector<int32_t>>(value, "eos_token_ids", kIds);

@@ -32,10 +32,8 @@ void bind_tokenizer(nb::module_& m) {
   nb::class_<Tokenizer>(m, "Tokenizer")
       .def_static("from_folder", &Tokenizer::from_folder, Released())
       .def("encode", &Tokenizer::encode, Released())
-      .def("decode",
-           [](const Tokenizer& t, const TokenArray& ids, bool skip_special_tokens) {
-             return t.decode(as_span(ids), skip_special_tokens);
-           })
+      .def("decode", [](const Tokenizer& t, const TokenArray& ids,
+                        bool skip_special_tokens) { return t.decode(as_span(ids), skip_special_tokens); })
       .def("render", render, Released())
       .def("has_chat_template", &Tokenizer::has_chat_template)
       .def("vocab_size", &Tokenizer::vocab_size)

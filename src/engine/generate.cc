@@ -46,7 +46,8 @@ TokenStream::State::State(const Model& model, const Tokenizer& tokenizer, const 
     : model_(model),
       tokenizer_(tokenizer),
       cancel_(options.cancel),
-      interrupted_check_([this, asked = options.interrupted] { return interrupted_ = interrupted_ || (asked && asked()); }),
+      interrupted_check_(
+          [this, asked = options.interrupted] { return interrupted_ = interrupted_ || (asked && asked()); }),
       deadline_(options.deadline),
       seed_(options.seed ? *options.seed : random_seed()),
       own_cache_(options.prompt_cache != nullptr ? nullptr : std::make_unique<PromptCache>(model, options.cache)),

@@ -63,7 +63,7 @@ class Scheduler {
   };
   std::vector<Planned> planned_;
   std::vector<nn::Span> spans_;
-  std::vector<uint64_t> blocks_being_made_;  // prefix keys of blocks that planned prompts will fill
+  std::vector<uint64_t> blocks_being_made_;                    // prefix keys of blocks that planned prompts will fill
   RowMemory logits_ = std::make_shared<std::vector<float>>();  // of the last pass, [rows, vocab]
   std::vector<Emission> emissions_;
   std::vector<int64_t> finished_;

@@ -130,12 +130,12 @@ class Sequence {
   size_t judged_ = 0;            // how many of them the history confirms
   std::vector<int32_t> fed_;     // ids of the pass being planned
   bool wants_rows_ = false;
-  std::span<float> rows_;  // [rows, vocab] logits of the last pass
-  RowMemory kept_rows_;    // those of them that are needed in later steps too
+  std::span<float> rows_;        // [rows, vocab] logits of the last pass
+  RowMemory kept_rows_;          // those of them that are needed in later steps too
   size_t row_ = 0, n_rows_ = 0;  // the next to use, and how many there are
   std::optional<int32_t> forced_;
   bool forced_known_ = false;  // forced_ has been asked for at this position
-  RowMemory logprobs_;  // [vocab], for a sampler of the caller's own
+  RowMemory logprobs_;         // [vocab], for a sampler of the caller's own
 };
 
 }  // namespace mlxlm::engine

@@ -10,6 +10,7 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("MLXLM_BUILD", TESTS.parent / "build"))
 PACKAGE = Path(os.environ.get("MLXLM_PYTHON_PACKAGE", BUILD / "python"))  # a folder to import mlxlm from
+os.environ["MLX_DISABLE_COMPILE"] = "1"  # mlx would run the C++ compiler for every function it fuses
 sys.path[:0] = [str(PACKAGE), str(TESTS), str(TESTS / "parity")]
 
 import tiny_model  # noqa: E402
@@ -47,11 +48,18 @@ def tokenizer(loaded):
 
 @pytest.fixture(scope="session")
 def float_folder(tmp_path_factory):
-    """A model in float32 that the real mlx-lm runs too, with a chat template and an end-of-text token that greedy text
-    reaches seldom."""
+    """A model in float32 that the real mlx-lm runs too. What it writes are printable characters of ASCII: mlx-lm streams
+    broken characters otherwise than it decodes them."""
+    import mlx.core as mx
     import reference
 
-    return reference.make(tmp_path_factory.mktemp("models") / "float", reference.FAMILIES["llama-no-gqa"])
+    folder = reference.make(tmp_path_factory.mktemp("models") / "float", reference.FAMILIES["llama-no-gqa"])
+    path = str(folder / "model.safetensors")
+    weights = dict(mx.load(path))
+    head = weights["lm_head.weight"]
+    printable = mx.array([[float(32 <= i < 127)] for i in range(head.shape[0])])
+    mx.save_safetensors(path, weights | {"lm_head.weight": head * printable}, {"format": "mlx"})
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -209,7 +209,7 @@ def test_processors_of_the_library(model, tokenizer):
     schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
     import json
 
-    text = mlxlm.generate(model, tokenizer, "abc", max_tokens=200, logits_processors=[json_schema(tokenizer, schema)])
+    text = mlxlm.generate(model, tokenizer, "abc", max_tokens=600, logits_processors=[json_schema(tokenizer, schema)])
     assert json.loads(text)["n"] in (1, 2)
     with pytest.raises(ValueError):
         json_schema(tokenizer, '{"type": 5}')

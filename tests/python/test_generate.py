@@ -28,8 +28,8 @@ def test_names_of_mlx_lm():
         got = inspect.signature(getattr(ours, name)).parameters
         expected.pop("stream", None)
         for parameter in expected.values():
-            if name == "speculative_generate_step" and parameter.name == "quantized_kv_start":
-                pass
+            if parameter.kind is parameter.VAR_KEYWORD:
+                continue  # ours are written out, so that a misspelt one is an error
             assert parameter.name in got, f"{name}: {parameter.name}"
             assert got[parameter.name].default == parameter.default, f"{name}: {parameter.name}"
     for name in ("load", "convert"):
@@ -55,7 +55,7 @@ def test_fields(model, tokenizer):
 
     theirs = sys.modules["mlx_lm.generate"].GenerationResponse
     assert names[: len(dataclasses.fields(theirs))] == [f.name for f in dataclasses.fields(theirs)]
-    assert "logprobs" not in repr(last) and "token=" in repr(last)
+    assert " logprobs=" not in repr(last) and "token=" in repr(last)
 
 
 def test_generate_is_function_and_module(model, tokenizer):
@@ -190,7 +190,7 @@ def test_load_errors(tmp_path, tiny_folder):
         mlxlm.load(tiny_folder, model_config={"rope_theta": 1e6})
     with pytest.raises(TypeError, match="threads"):
         mlxlm.load(tiny_folder, threads="2")
-    with pytest.raises(ValueError, match="isa|kernel"):
+    with pytest.raises(ValueError, match="instruction set"):
         mlxlm.load(tiny_folder, isa="mmx")
     _, _, config = mlxlm.load(tiny_folder, return_config=True)
     assert config["model_type"] == "llama"

@@ -42,7 +42,7 @@ def test_stream_generate(llm, theirs):
     expected = [(r.text, r.token) for r in mlx_lm.stream_generate(*theirs, "Stream it", max_tokens=15)]
     outputs = list(llm.stream_generate("Stream it", max_tokens=15, temperature=0.0))
     assert all(isinstance(o, StreamingOutput) for o in outputs)
-    assert [(o.text, o.token) for o in outputs] == expected
+    assert [(o.text, o.token) for o in outputs] == expected and expected
     assert [o.finished for o in outputs] == [False] * 14 + [True] and outputs[-1].finish_reason == "length"
     assert {o.prompt_tokens for o in outputs} == {len("Stream it")}
 

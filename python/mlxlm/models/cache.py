@@ -260,7 +260,7 @@ def _owner_of(cache: Any, model: Model) -> PromptCache:
     n = len(model.info["windows"])
     if not isinstance(cache, (list, tuple)) or not all(isinstance(layer, LayerCache) for layer in cache):
         raise TypeError(f"prompt_cache: expected what make_prompt_cache returns, got {type(cache).__name__}")
-    layers = list(cache)[:n]
+    layers: list[LayerCache] = list(cache)[:n]
     if len(layers) < n:
         raise ValueError(f"prompt_cache: expected {n} layers, got {len(layers)}")
     owner = layers[0]._owner

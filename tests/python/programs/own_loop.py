@@ -21,7 +21,7 @@ for _ in range(6):
     generated.append(token)
 print(generated, cache[0].offset)
 
-progress = []
+progress, segments = [], []
 detokenizer = tokenizer.detokenizer
 for (token, logprobs), _ in zip(
     generate_step(
@@ -31,6 +31,8 @@ for (token, logprobs), _ in zip(
     range(10),
 ):
     detokenizer.add_token(token)
-    print(token, repr(detokenizer.last_segment), f"{logprobs[token].item():.3f}", tuple(logprobs.shape))
+    segments.append(detokenizer.last_segment)
+    print(token, f"{logprobs[token].item():.3f}", tuple(logprobs.shape))
 detokenizer.finalize()
-print(repr(detokenizer.text), progress[0], progress[-1], progress == sorted(progress))
+segments.append(detokenizer.last_segment)
+print(repr("".join(segments)), repr(detokenizer.text), progress[0], progress[-1], progress == sorted(progress))
