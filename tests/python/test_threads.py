@@ -24,19 +24,21 @@ def run(model, tokenizer, seed, **kwargs):
 
 def test_threads_stream_from_one_model(model, tokenizer):
     expected = [run(model, tokenizer, seed) for seed in range(8)]
-    got = [None] * 8
+    got, calls = [None] * 8, [0] * 8
 
     def work(seed):
-        calls = []
-        got[seed] = run(model, tokenizer, seed, logits_processors=[lambda t, x: calls.append(len(t)) or x])
-        assert len(calls) == 30
+        def count(tokens, logits):
+            calls[seed] += 1
+            return logits
+
+        got[seed] = run(model, tokenizer, seed, logits_processors=[count])
 
     threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60)
-    assert got == expected
+    assert got == expected and calls == [len(ids) for ids in expected]
 
 
 @pytest.fixture(scope="module")
