@@ -22,5 +22,5 @@ text = "Lisbon lies where the Tagus meets the Atlantic; about 550,000 people liv
 question = f"Give city, inhabitants and coastal as JSON. {text}"
 prompt = tokenizer.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True)
 constraint = json_schema(tokenizer, SCHEMA)
-answer = generate(model, tokenizer, prompt, max_tokens=300, logits_processors=[constraint])
+answer = generate(model, tokenizer, prompt, max_tokens=1000, logits_processors=[constraint])
 print(json.loads(answer))

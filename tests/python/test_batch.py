@@ -126,13 +126,18 @@ def test_many_tasks(model, tokenizer):
                 break
         return tokens
 
+    async def endless(batch, started):
+        async for _ in batch.stream([97], max_tokens=1500, sampler=lambda x: 98):
+            started.set()
+
     async def all_of_them():
         with BatchGenerator(model, stop_tokens=[[i] for i in tokenizer.eos_token_ids]) as batch:
             results = await asyncio.gather(*(ask(batch, i) for i in range(20)))
             again = await ask(batch, 1)
             assert again == results[1]
-            cancelled = asyncio.create_task(ask(batch, 2))
-            await asyncio.sleep(0.005)
+            started = asyncio.Event()
+            cancelled = asyncio.create_task(endless(batch, started))
+            await started.wait()
             cancelled.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await cancelled

@@ -16,7 +16,7 @@ RUNS = {
     "answer": (["Is it whole?"], "", r".\n$"),
     "batch_file": (["{questions}"], "", r"^One\?\n  '.*' \((stop|length)\)\nTwo\?\n  .*\n\d+ tokens, [\d.]+ tokens/s\n$"),
     "chat": ([], "Hello\nAgain\n\n", r"\[\d+ tokens so far\][\s\S]*\[\d+ tokens so far\]"),
-    "evaluate": ([], "", r"(: -\d+\.\d{6}\n){3}alone and in a batch: the same\nfingerprint: [0-9a-f]{16}\n$"),
+    "evaluate": ([], "", r"^(.*: -\d+\.\d{6}\n){3}alone and in a batch: the same\nfingerprint: [0-9a-f]{16}\n$"),
     "extract_json": ([], "", r"^\{'city': '.*', 'inhabitants': \d+, 'coastal': (True|False)\}\n$"),
     "own_callables": ([], "", r"^plain: .*\nno repeats: [\s\S]*\ntwo best: [\s\S]*\nno red: [\s\S]*\nwarm: "),
     "serve_many": ([], "", r"^(Name \d animals\. '.*'\n){8}$"),
