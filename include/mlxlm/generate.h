@@ -61,7 +61,7 @@ struct GenerationResponse {
   int32_t token = -1;                                   ///< the sampled id; −1 when max_tokens is 0
   float logprob = 0.0f;                                 ///< its log-probability, after all processors
   std::vector<float> logprobs;                          ///< [vocab] with full_logprobs, else empty
-  std::vector<std::pair<int32_t, float>> top_logprobs;  ///< most likely first
+  std::vector<std::pair<int32_t, float>> top_logprobs;  ///< most likely first, banned tokens left out
   bool from_draft = false;                              ///< the token was guessed ahead
   int64_t prompt_tokens = 0;                            ///< ids passed in, those of prompt_cache excluded
   int64_t cached_tokens = 0;      ///< of the whole history, how many were already in the cache or a known prefix

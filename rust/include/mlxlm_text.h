@@ -44,8 +44,18 @@ typedef struct MlxlmTemplate MlxlmTemplate;
 void mlxlm_string_free(MlxlmString* text);
 void mlxlm_ids_free(MlxlmIds* ids);
 
-/* Builds a tokenizer from the text of a tokenizer.json. */
-MlxlmStatus mlxlm_tokenizer_new(const char* json, size_t size, MlxlmTokenizer** out, MlxlmString* error);
+/* Where a tokenizer of the Llama family writes the space that SentencePiece puts before a text. */
+typedef enum MlxlmPrefix {
+  MLXLM_PREFIX_OF_FILE = 0, /* where tokenizer.json says */
+  MLXLM_PREFIX_FIRST = 1,   /* at the beginning, unless a special token stands there */
+  MLXLM_PREFIX_ALWAYS = 2,  /* at the beginning, and after every special token */
+  MLXLM_PREFIX_NEVER = 3
+} MlxlmPrefix;
+
+/* Builds a tokenizer from the text of a tokenizer.json. One that is not of the family's form, or writes no such space,
+ * stays as the file says whatever the prefix. */
+MlxlmStatus mlxlm_tokenizer_new(const char* json, size_t size, MlxlmPrefix prefix, MlxlmTokenizer** out,
+                                MlxlmString* error);
 void mlxlm_tokenizer_free(MlxlmTokenizer* tokenizer);
 
 MlxlmStatus mlxlm_tokenizer_encode(const MlxlmTokenizer* tokenizer, const char* text, size_t size,

@@ -85,9 +85,6 @@ impl Handle {
             return Ok(may_end);
         }
         let parser = &mut self.parser;
-        if parser.temperature().is_some() {
-            return Err(Failure::invalid("temperature= is not supported in a grammar; it belongs to the sampler"));
-        }
         let set = match parser.compute_mask() {
             Ok(set) => set,
             Err(_) if parser.stop_reason() == StopReason::NoExtensionBias => return Ok(false),

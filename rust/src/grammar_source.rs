@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::abi::Failure;
 use crate::grammar_message::explain;
+use crate::lark_attributes::sets_attribute;
 
 #[derive(Clone, Copy)]
 pub enum Kind {
@@ -49,7 +50,7 @@ pub fn read(kind: Kind, source: &str) -> Result<TopLevelGrammar, Failure> {
     let grammar = match kind {
         Kind::JsonSchema => GrammarWithLexer::from_json_schema(json_schema(source)?),
         Kind::Regex => from_regex(source)?,
-        Kind::Lark => GrammarWithLexer::from_lark(source.to_owned()),
+        Kind::Lark => from_lark(source)?,
         Kind::Choice => from_regex(&choice(source)?)?,
     };
     Ok(TopLevelGrammar::from_grammar(grammar))
@@ -83,6 +84,13 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }
+}
+
+fn from_lark(source: &str) -> Result<GrammarWithLexer, Failure> {
+    if sets_attribute(source, "temperature") {
+        return Err(Failure::invalid("temperature= is not supported in a grammar; it belongs to the sampler"));
+    }
+    Ok(GrammarWithLexer::from_lark(source.to_owned()))
 }
 
 fn from_regex(regex: &str) -> Result<GrammarWithLexer, Failure> {

@@ -4,12 +4,14 @@
 mod abi;
 mod clock;
 mod digest;
+mod dummy_prefix;
 mod generation_tags;
 mod grammar;
 mod grammar_message;
 mod grammar_source;
 mod grammar_vocabulary;
 mod http;
+mod lark_attributes;
 mod model;
 mod pyjson;
 mod pymethods;

@@ -7,6 +7,7 @@ use tokenizers::{DecoderWrapper, NormalizerWrapper, PostProcessorWrapper, PreTok
 use crate::abi::{
     borrow_slice, borrow_text, guard, guard_value, hand_out, put, take_back, Failure, OwnedIds, OwnedText, Status,
 };
+use crate::dummy_prefix;
 use crate::model::FastModel;
 
 pub type Tokenizer =
@@ -18,8 +19,11 @@ pub struct Handle {
 }
 
 impl Handle {
-    fn parse(json: &str) -> Result<Handle, Failure> {
+    fn parse(json: &str, prefix: i32) -> Result<Handle, Failure> {
         let mut inner: Tokenizer = serde_json::from_str(json).map_err(|error| Failure::invalid(error.to_string()))?;
+        if let Some(scheme) = dummy_prefix::scheme_from_code(prefix)? {
+            dummy_prefix::place(&mut inner, scheme)?;
+        }
         // A training leftover: an engine wants every token of its prompt, and no padding.
         inner.with_truncation(None).map_err(|error| Failure::invalid(error.to_string()))?;
         inner.with_padding(None);
@@ -50,11 +54,12 @@ impl Handle {
 pub unsafe extern "C" fn mlxlm_tokenizer_new(
     json: *const u8,
     size: usize,
+    prefix: i32,
     out: *mut *mut Handle,
     error: *mut OwnedText,
 ) -> Status {
     guard(error, || {
-        let handle = Handle::parse(borrow_text(json, size)?)?;
+        let handle = Handle::parse(borrow_text(json, size)?, prefix)?;
         hand_out(out, handle);
         Ok(())
     })

@@ -33,6 +33,16 @@ int usable_cores() {
   return n > 0 ? static_cast<int>(n) : 1;
 }
 
+void Gate::wait() const {
+  for (int spins = 0; !is_open(); ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      pause_cpu();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
 ThreadPool::ThreadPool(int threads) {
   const int n = threads > 0 ? threads : usable_cores();
   workers_.reserve(static_cast<size_t>(n - 1));

@@ -16,6 +16,28 @@ namespace mlxlm {
 /// Cores this process may use (its affinity mask), at least 1.
 int usable_cores();
 
+/// A door between the threads of one region: those that wait go on when it is opened.
+class Gate {
+ public:
+  /// Opens the gate at its end, also when an exception leaves the scope.
+  class Opener {
+   public:
+    explicit Opener(Gate& gate) : gate_(gate) {}
+    ~Opener() { gate_.open_.store(true, std::memory_order_release); }
+    Opener(const Opener&) = delete;
+    Opener& operator=(const Opener&) = delete;
+
+   private:
+    Gate& gate_;
+  };
+
+  bool is_open() const { return open_.load(std::memory_order_acquire); }
+  void wait() const;
+
+ private:
+  alignas(64) std::atomic<bool> open_{false};
+};
+
 /// `size` threads, the caller's among them. One region runs at a time; calls from several threads must be serialised by
 /// the owner. Workers spin for a short while after a region and then sleep, so an idle pool costs nothing.
 class ThreadPool {

@@ -249,7 +249,7 @@ int BatchCommand::run() {
   const StopOnInterrupt stop(interrupts);
   LineReader input(input_);
   const Loaded loaded = model_.load(stop.token());
-  BatchRun batch(loaded, load_draft_model(model_, draft_model_), settings_, batch_);
+  BatchRun batch(loaded, load_draft_model(model_, draft_model_, stop.token()), settings_, batch_);
   AnswerFile output(output_, resume_, [&](const std::string& answer, int64_t line) {
     batch.skip(input, answer, format_text("{}: line {}", output_, line));
   });

@@ -102,7 +102,7 @@ io::Json line_id(std::string_view line) {
 
 LineError as_line_error(const Error& error) {
   const std::string message = error.what();
-  const std::string name = message.substr(0, message.find(':'));
+  const std::string name = message.substr(0, message.find_first_of(":["));  // "logit_bias[5]: …" is about logit_bias
   const std::string key = name.starts_with("--") ? setting_key(name) : name;
   const std::vector<std::string> keys = known_keys();
   return {std::find(keys.begin(), keys.end(), key) == keys.end() ? "" : key, message};

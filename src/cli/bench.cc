@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/format.h"
 #include "base/memory.h"
+#include "cli/bench_profile.h"
 #include "cli/command.h"
 #include "cli/options.h"
 #include "cli/output.h"
@@ -25,6 +26,7 @@ struct BenchRun {
   double prefill_tps = 0;  // all sequences together
   double decode_tps = 0;   // all sequences together
   MachineLimits limits;
+  nn::PassProfile prefill, decode;  // where --profile asks for them
 };
 
 class BenchCommand : public Command {
@@ -40,6 +42,7 @@ class BenchCommand : public Command {
   double decode_share(const ModelInfo& info, const BenchRun& run) const;
   double prefill_share(const ModelInfo& info, const BenchRun& run) const;
   io::Json to_json(const ModelInfo& info, const std::vector<BenchRun>& runs) const;
+  io::Json profile_of(nn::Executor& executor, const BenchRun& run) const;
   std::string to_text(const ModelInfo& info, const io::Json& json) const;
 
   ModelOptions model_;
@@ -49,6 +52,7 @@ class BenchCommand : public Command {
   int depth_ = 0;
   int repeats_ = 3;
   int prefill_step_size_ = 2048;
+  bool profile_ = false;
   bool json_ = false;
 };
 
@@ -61,6 +65,7 @@ void BenchCommand::add_options(CLI::App& app) {
   group.integer("--depth,-d", depth_, 0, "Tokens that each sequence holds before its prompt, not timed");
   group.integer("--repeats,--num-trials,-n", repeats_, 1, "Runs; the figures are their medians");
   group.integer("--prefill-step-size", prefill_step_size_, 1, "Prompt tokens of a sequence per pass");
+  group.flag("--profile", profile_, "Show the time of each part of a pass (of the fastest run) beside its limit");
   group.flag("--json", json_, "Print one JSON object");
   static constexpr RefusedFlag kRefused[] = {
       {"--pipeline", false, "running on several machines is not built yet; leave the flag out"},
@@ -120,6 +125,7 @@ void BenchCommand::measure(nn::Executor& executor, BenchRun& run) const {
       ids[i].assign(1, static_cast<int32_t>(std::max<int64_t>(best, 0)));
     }
   };
+  if (profile_) executor.set_profile(&run.prefill);
   const Clock::time_point start = Clock::now();
   for (size_t done = 0; done < ids.front().size();) {
     const size_t count = std::min(ids.front().size() - done, static_cast<size_t>(prefill_step_size_));
@@ -127,6 +133,7 @@ void BenchCommand::measure(nn::Executor& executor, BenchRun& run) const {
     forward(done - count, count, done == ids.front().size() ? nn::Rows::last : nn::Rows::none);
   }
   choose();
+  if (profile_) executor.set_profile(&run.decode);
   const Clock::time_point first_tokens = Clock::now();
   for (int i = 0; i < generation_tokens_; ++i) {
     forward(0, 1, nn::Rows::last);
@@ -135,6 +142,20 @@ void BenchCommand::measure(nn::Executor& executor, BenchRun& run) const {
   const auto sequences_count = static_cast<double>(n);
   run.prefill_tps = sequences_count * prompt_tokens_ / std::chrono::duration<double>(first_tokens - start).count();
   run.decode_tps = sequences_count * generation_tokens_ / seconds_since(first_tokens);
+  executor.set_profile(nullptr);
+}
+
+io::Json BenchCommand::profile_of(nn::Executor& executor, const BenchRun& run) const {
+  PassCosts prefill, decode;
+  for (int64_t done = 0, count = 0; done < prompt_tokens_; done += count) {
+    count = std::min<int64_t>(prompt_tokens_ - done, prefill_step_size_);
+    prefill.add_pass(executor, batch_size_, depth_ + done, count, done + count == prompt_tokens_ ? batch_size_ : 0);
+  }
+  for (int64_t i = 0; i < generation_tokens_; ++i) {
+    decode.add_pass(executor, batch_size_, int64_t{depth_} + prompt_tokens_ + i, 1, batch_size_);
+  }
+  return {{"prefill", profile_json(run.prefill, prefill, run.limits)},
+          {"decode", profile_json(run.decode, decode, run.limits)}};
 }
 
 /// Time of a decode step at the limit (reading the weights once, or the multiply-adds of the batch) by its real time.
@@ -174,7 +195,11 @@ int BenchCommand::run() {
                             run.prefill_tps, run.decode_tps, run.limits.read_gb_per_s));
     }
   }
-  const io::Json json = to_json(info, runs);
+  io::Json json = to_json(info, runs);
+  if (profile_) {
+    const auto slower = [](const BenchRun& a, const BenchRun& b) { return a.decode_tps < b.decode_tps; };
+    json["profile"] = profile_of(executor, *std::ranges::max_element(runs, slower));
+  }
   write_out(json_ ? json_text(json, true) : to_text(info, json));
   return kExitOk;
 }
@@ -210,7 +235,7 @@ io::Json BenchCommand::to_json(const ModelInfo& info, const std::vector<BenchRun
 std::string BenchCommand::to_text(const ModelInfo& info, const io::Json& json) const {
   const auto value = [&json](const char* name) { return json[name].get<double>(); };
   const bool exact = info.precision == Precision::exact;
-  return format_text(
+  std::string text = format_text(
       "\nMedians of {} runs, {} sequence{} at depth {}\n"
       "  prefill {:9.1f} tokens/s  {:3.0f} % of the {:.0f} G multiply-adds/s in {}\n"
       "  decode  {:9.1f} tokens/s  {:3.0f} % of the limit: {} per token at {:.1f} GB/s\n"
@@ -219,6 +244,11 @@ std::string BenchCommand::to_text(const ModelInfo& info, const io::Json& json) c
       100 * value("prefill_share_of_limit"), value(exact ? "float32_gmac_per_s" : "int8_gmac_per_s"),
       exact ? "float32" : "int8", value("decode_tps"), 100 * value("decode_share_of_limit"),
       bytes_text(static_cast<double>(info.bytes_per_token)), value("read_gb_per_s"), value("peak_memory"));
+  if (profile_) {
+    text += profile_text(json["profile"]["prefill"], "Prefill", "token", int64_t{batch_size_} * prompt_tokens_);
+    text += profile_text(json["profile"]["decode"], "Decode", "step", generation_tokens_);
+  }
+  return text;
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ class ConvertCommand : public Command {
 
  private:
   void check() const;
-  ConvertReport convert_folder(const ConvertProgress& progress);
+  ConvertReport convert_folder(const ConvertProgress& progress, std::stop_token cancel);
 
   std::string hf_path_;
   std::string gguf_;
@@ -84,10 +84,10 @@ void ConvertCommand::check() const {
   }
 }
 
-ConvertReport ConvertCommand::convert_folder(const ConvertProgress& progress) {
+ConvertReport ConvertCommand::convert_folder(const ConvertProgress& progress, std::stop_token cancel) {
   options_.progress = progress;
   conversion::check_new_folder(out_dir_);  // before anything is fetched
-  return convert(resolve_model_folder(hf_path_), out_dir_, options_);
+  return convert(resolve_model_folder(hf_path_, "", std::move(cancel)), out_dir_, options_);
 }
 
 int ConvertCommand::run() {
@@ -106,7 +106,7 @@ int ConvertCommand::run() {
   };
   const ConvertReport report =
       gguf_.empty()
-          ? convert_folder(progress)
+          ? convert_folder(progress, stop.token())
           : convert_gguf(gguf_, out_dir_, {.max_shard_bytes = options_.max_shard_bytes, .progress = progress});
   bar.clear();
   write_out(format_text("{}: {}{}, {} weights with {} parameters, {}, {:.3f} bits per weight, {} in {} file{}\n",

@@ -101,7 +101,7 @@ int GenerateCommand::run() {
   const StopOnInterrupt stop(interrupts);
   if (!cache_file_.empty()) apply_cache_metadata(cache_file_, model_.model, settings_.extra_eos_token);
   const Loaded loaded = model_.load(stop.token());
-  const std::optional<Model> draft = load_draft_model(model_, draft_model_);
+  const std::optional<Model> draft = load_draft_model(model_, draft_model_, stop.token());
   std::optional<PromptCache> cache;
   if (!cache_file_.empty()) cache = load_cache_file(cache_file_, loaded.model, settings_);
   std::vector<int32_t> ids = prompt_ids(loaded.tokenizer);

@@ -263,12 +263,12 @@ void add_draft_model(CLI::App& app, std::string& folder) {
       .type("DIR");
 }
 
-std::optional<Model> load_draft_model(const ModelOptions& model, const std::string& folder) {
+std::optional<Model> load_draft_model(const ModelOptions& model, const std::string& folder, std::stop_token cancel) {
   if (folder.empty()) return std::nullopt;
   ModelOptions draft = model;
   draft.model = folder;
   draft.revision.clear();
-  return draft.load().model;
+  return draft.load(std::move(cancel)).model;
 }
 
 std::string resolve_model_folder(const std::string& model, const std::string& revision, std::stop_token cancel) {

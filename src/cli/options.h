@@ -111,8 +111,9 @@ struct ModelOptions {
 
 /// --draft-model, a folder; empty: none.
 void add_draft_model(CLI::App& app, std::string& folder);
-/// The draft model, loaded as the model is; none where `folder` is empty.
-std::optional<Model> load_draft_model(const ModelOptions& model, const std::string& folder);
+/// The draft model, loaded as the model is; none where `folder` is empty. `cancel` ends a download, as in load().
+std::optional<Model> load_draft_model(const ModelOptions& model, const std::string& folder,
+                                      std::stop_token cancel = {});
 inline constexpr const char* kSpeculationTitle = "Speculation (never changes the text)";
 
 /// The folder itself if it exists, else that of the Hub repository of this name, downloaded under a progress bar.

@@ -1,6 +1,7 @@
 #include "engine/sequence.h"
 
 #include <algorithm>
+#include <new>
 
 #include "base/error.h"
 
@@ -38,6 +39,7 @@ Sequence::Sequence(int64_t id, SequenceRequest request, ModelImpl& model)
 
 Sequence::~Sequence() {
   settle();
+  remember();
   cache().in_use = false;
 }
 
@@ -210,7 +212,7 @@ bool Sequence::shares_prefixes(const PrefixCache& prefixes) const {
 
 std::optional<uint64_t> Sequence::find_prefix(PrefixCache& prefixes) {
   const int64_t length = cache().kv.length();
-  if (pending() <= kKvBlockTokens || length % kKvBlockTokens != 0 || !shares_prefixes(prefixes)) return std::nullopt;
+  if (pending() < 2 || length % kKvBlockTokens != 0 || !shares_prefixes(prefixes)) return std::nullopt;
   const int64_t held = prefixes.adopt(cache().tokens, cache().size() - 1, cache().kv);
   prefixes.store(cache().tokens, cache().kv, stored_);
   if (pending() < kKvBlockTokens || stored_.blocks * kKvBlockTokens != held) return std::nullopt;
@@ -233,6 +235,16 @@ void Sequence::finish_pass(std::span<float> logits, PrefixCache& prefixes) {
 void Sequence::settle() {
   const int64_t excess = cache().kv.length() - cache().size();
   if (excess > 0) cache().kv.trim(excess);
+}
+
+// What it leaves is known to later requests up to the last token.
+void Sequence::remember() {
+  PrefixCache& prefixes = model_.prefix_cache();
+  if (!shares_prefixes(prefixes)) return;
+  try {
+    prefixes.store_end(cache().tokens, cache().kv, stored_);
+  } catch (const std::bad_alloc&) {  // then they are not
+  }
 }
 
 void Sequence::give_up_memory() {

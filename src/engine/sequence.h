@@ -107,6 +107,7 @@ class Sequence {
   Finish finish_of(int32_t token) const;
   std::vector<int32_t> guesses();
   bool shares_prefixes(const PrefixCache& prefixes) const;
+  void remember();
   void start_processors();
 
   const int64_t id_;

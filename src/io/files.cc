@@ -21,6 +21,19 @@ namespace {
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
+/// Free addresses for `bytes` bytes, from a multiple of kHugePageBytes on; null where there are none.
+void* reserve_addresses(size_t bytes) {
+  const size_t reserved = bytes + kHugePageBytes;
+  void* const all = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (all == MAP_FAILED) return nullptr;
+  const auto begin = reinterpret_cast<uintptr_t>(all), page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (begin + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+  const uintptr_t end = (first + bytes + page - 1) / page * page;
+  if (first > begin) ::munmap(all, first - begin);
+  if (begin + reserved > end) ::munmap(reinterpret_cast<void*>(end), begin + reserved - end);
+  return reinterpret_cast<void*>(first);
+}
+
 }  // namespace
 
 InputFile::InputFile(const std::string& path) : path_(path) {
@@ -58,10 +71,14 @@ void InputFile::read(char* to, size_t n) {
 
 std::span<const std::byte> InputFile::map() const {
   if (size_ == 0) return {};
-  void* address = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_, 0);
+  void* const place = size_ >= kHugePageBytes ? reserve_addresses(size_) : nullptr;
+  void* const address = ::mmap(place, size_, PROT_READ, MAP_SHARED | (place != nullptr ? MAP_FIXED : 0), fd_, 0);
   if (address == MAP_FAILED) {
-    throw_error(ErrorKind::io, "{}: cannot map {} bytes: {}", path_, size_, reason(errno));
+    const int code = errno;
+    if (place != nullptr) ::munmap(place, size_);
+    throw_error(ErrorKind::io, "{}: cannot map {} bytes: {}", path_, size_, reason(code));
   }
+  if (place != nullptr) ::madvise(address, size_, MADV_HUGEPAGE);  // a wish: what is not cached is read in huge pages
   return {static_cast<const std::byte*>(address), size_};
 }
 
@@ -97,14 +114,26 @@ OutputFile::~OutputFile() {
 
 void OutputFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    const auto part = bytes.first(std::min(bytes.size(), kHugePageBytes - gathered_.size()));
+    gathered_.insert(gathered_.end(), part.begin(), part.end());
+    bytes = bytes.subspan(part.size());
+    if (gathered_.size() == kHugePageBytes) flush();
+  }
+}
+
+void OutputFile::flush() {
+  std::span<const std::byte> bytes = gathered_;
+  while (!bytes.empty()) {
     const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) throw_error(ErrorKind::io, "{}: cannot write: {}", temporary_, reason(errno));
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
+  gathered_.clear();
 }
 
 void OutputFile::commit() {
+  flush();
   // Synced first: after a power failure the name must not lead to an empty file.
   if (::fsync(fd_) != 0) throw_error(ErrorKind::io, "{}: cannot write: {}", temporary_, reason(errno));
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {

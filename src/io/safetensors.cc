@@ -44,6 +44,10 @@ class HeaderParser {
 
  private:
   void parse_metadata(std::map<std::string, std::string>& metadata) {
+    if (reader_.peek() == JsonReader::Kind::null) {  // as MLX writes none
+      reader_.skip_value();
+      return;
+    }
     reader_.begin_object();
     for (std::string key; reader_.next_key(key);) {
       if (reader_.peek() != JsonReader::Kind::string) reader_.fail("__metadata__: expected strings as values");

@@ -40,6 +40,14 @@ TEST(Safetensors, ReadsTensorsInFileOrder) {
   EXPECT_EQ(file.metadata().at("format"), "mlx");
 }
 
+TEST(Safetensors, MetadataMayBeNull) {
+  const SafetensorsFile file =
+      parse(safetensors_bytes(R"({"__metadata__":null,"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "AB"));
+  EXPECT_TRUE(file.metadata().empty());
+  ASSERT_EQ(file.tensors().size(), 1u);
+  EXPECT_EQ(file.tensors()[0].name, "a");
+}
+
 TEST(Safetensors, AnyHeaderLengthWorks) {
   for (size_t padding = 0; padding < 64; ++padding) {
     const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})" + std::string(padding, ' ');

@@ -65,20 +65,26 @@ class Executor::Pass {
         ws_(*executor.workspace_),
         kernels_(executor.kernels_),
         hidden_(executor.spec_.hidden_size) {
+    if (e_.profile_ != nullptr) e_.profile_->start();
     place_pieces();
     reserve();
   }
 
   void run(std::vector<float>& logits, const CancelCheck& cancel) {
     embed();
+    lap(PassPart::setup);
     for (size_t i = 0; i < e_.spec_.layers.size(); ++i) {
       if (cancel.requested()) throw Error(ErrorKind::cancelled, "the forward pass was cancelled");
       layer(i);
     }
     head(logits);
+    lap(PassPart::head);
   }
 
  private:
+  void lap(PassPart part) {
+    if (e_.profile_ != nullptr) e_.profile_->lap(part);
+  }
   void place_pieces();
   void reserve();
   void embed();
@@ -196,11 +202,15 @@ void Executor::Pass::layer(size_t index) {
     add_residual(lo, hi);
     norm_rows(w.attn_norm, ws_.x.get(), ws_.h.get(), lo, hi);
   });
+  lap(PassPart::qkv);
   products.rows(tokens_, [&](int64_t lo, int64_t hi) { position_and_store(index, lo, hi); });
+  lap(PassPart::rope_and_store);
   ws_.plans[e_.group_of_layer_[index]].run(
       {ws_.q.get(), ws_.mixed.get(), e_.index_in_group_[index], spec.attention.softcap}, kernels_, e_.pool_, products);
+  lap(PassPart::attention);
   const Product o[] = {plain(w.o, ws_.r.get())};
   products.run(ws_.mixed.get(), tokens_, spec.attention.o.in, o, [](int64_t, int64_t) {});
+  lap(PassPart::output);
 
   residual_pending_ = true;
   residual_norm_ = w.attn_post_norm.present() ? &w.attn_post_norm : nullptr;
@@ -209,12 +219,14 @@ void Executor::Pass::layer(size_t index) {
     add_residual(lo, hi);
     norm_rows(w.mlp_norm, ws_.x.get(), ws_.h.get(), lo, hi);
   });
+  lap(PassPart::gate_up);
   const int64_t inner = spec.mlp.gate.out;
   const Product down[] = {plain(w.down, ws_.r.get())};
   products.run(ws_.gate.get(), tokens_, inner, down, [&](int64_t lo, int64_t hi) {
     kernels_.gated(spec.mlp.activation, ws_.gate.get() + lo * inner, ws_.up.get() + lo * inner,
                    ws_.gate.get() + lo * inner, (hi - lo) * inner);
   });
+  lap(PassPart::down);
   residual_norm_ = w.mlp_post_norm.present() ? &w.mlp_post_norm : nullptr;
 }
 
@@ -277,6 +289,11 @@ Executor::Executor(ModelSpec spec, Weights weights, const ExecutorOptions& optio
 }
 
 Executor::~Executor() = default;
+
+void Executor::set_profile(PassProfile* profile) {
+  const std::lock_guard lock(mutex_);
+  profile_ = profile;
+}
 
 KvSequence Executor::new_sequence(const KvOptions& options) const {
   check_kv_options(options, kv_pool_->groups());

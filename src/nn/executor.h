@@ -11,6 +11,7 @@
 #include "base/cancel.h"
 #include "base/thread_pool.h"
 #include "nn/kv_cache.h"
+#include "nn/profile.h"
 #include "nn/spec.h"
 #include "nn/weights.h"
 
@@ -46,6 +47,9 @@ class Executor {
   /// has been asked to stop.
   void forward(std::span<const Span> spans, std::vector<float>& logits, const CancelCheck& cancel = {});
 
+  /// From now on the passes add their times to `profile`, which must live as long; null: to none.
+  void set_profile(PassProfile* profile);
+
   /// An empty sequence. Throws Error(invalid_value) where the model cannot hold keys and values so.
   KvSequence new_sequence(const KvOptions& options = {}) const;
   const ModelSpec& spec() const { return spec_; }
@@ -75,9 +79,10 @@ class Executor {
   std::shared_ptr<KvPool> kv_pool_;
   std::vector<size_t> group_of_layer_;
   std::vector<int64_t> index_in_group_;
-  std::mutex mutex_;  // one pass at a time: guards pool_ and workspace_
+  std::mutex mutex_;  // one pass at a time: guards what follows
   ThreadPool pool_;
   std::unique_ptr<Workspace> workspace_;
+  PassProfile* profile_ = nullptr;
 };
 
 }  // namespace mlxlm::nn

@@ -72,8 +72,8 @@ class KvSequence {
   int64_t trim(int64_t n);
   /// Another sequence with the same content, sharing all blocks.
   KvSequence fork() const;
-  /// Drops what is held and shares these full blocks instead, which hold elements: blocks[group][i] holds positions
-  /// [64i, 64i + 64), kNone where no window of a query at `length` reaches. length is a multiple of kKvBlockTokens.
+  /// Drops what is held and shares these blocks instead, which hold elements: blocks[group][i] holds positions
+  /// [64i, 64i + 64), kNone where no window of a query at `length` reaches. The last may hold fewer.
   void adopt(const std::vector<std::vector<KvPool::BlockId>>& blocks, int64_t length);
 
   /// Blocks of a group by absolute block index; kNone where a window has moved on. being_coded: those that a prepared

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/test_effort.h"
 
 namespace mlxlm::nn {
 namespace {
@@ -164,7 +165,7 @@ TEST_P(KvSequences, HoldWhatTheNextQueryReadsWhateverTheirHistory) {
   const auto pool = std::make_shared<KvPool>(groups(), 0);
   std::vector<std::unique_ptr<Tracked>> all;
   all.push_back(std::make_unique<Tracked>(pool, GetParam(), random_));
-  for (int step = 0; step < 120; ++step) {
+  for (int step = 0; step < cases_of(120); ++step) {
     const auto i = static_cast<size_t>(draw(0, static_cast<int64_t>(all.size()) - 1));
     Tracked& one = *all[i];
     const int64_t what = draw(0, 9);

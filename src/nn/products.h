@@ -40,11 +40,27 @@ class ProductRunner {
   template <typename F>
   void run(const float* x, int64_t tokens, int64_t k, std::span<const Product> products, F&& prepare) {
     plan(tokens, k, products);
-    rows(tokens, [&](int64_t lo, int64_t hi) {
+    const auto make_rows = [&](int64_t lo, int64_t hi) {
       prepare(lo, hi);
       pack(x, tokens, k, lo, hi);
+    };
+    if (tokens >= kTokensToShare) {
+      rows(tokens, make_rows);
+      pool_.run([&](int thread) { multiply_share(x, tokens, products, thread); });
+      return;
+    }
+    // One thread makes the rows; meanwhile the others fetch the first of their weights.
+    Gate gate;
+    pool_.run([&](int thread) {
+      if (thread == 0) {
+        const Gate::Opener opener(gate);
+        make_rows(0, tokens);
+      } else {
+        fetch_share(products, thread, gate);
+        gate.wait();
+      }
+      multiply_share(x, tokens, products, thread);
     });
-    multiply(x, tokens, products);
   }
 
   void* scratch(int thread) { return scratch_[static_cast<size_t>(thread)].get(); }
@@ -61,7 +77,10 @@ class ProductRunner {
   bool is_packed(const Matrix& w) const { return !exact_ && w.quantized(); }
   void plan(int64_t tokens, int64_t k, std::span<const Product> products);
   void pack(const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi);
-  void multiply(const float* x, int64_t tokens, std::span<const Product> products);
+  template <typename F>
+  void for_share(std::span<const Product> products, int thread, F&& body) const;
+  void multiply_share(const float* x, int64_t tokens, std::span<const Product> products, int thread);
+  void fetch_share(std::span<const Product> products, int thread, const Gate& gate) const;
   void multiply_rows(const Product& product, const float* x, int64_t tokens, int64_t lo, int64_t hi, int thread);
 
   const Kernels& kernels_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/error.h"
 #include "base/float_control.h"
@@ -133,6 +134,7 @@ std::vector<std::pair<int32_t, float>> top_logprobs(std::span<const float> logit
   const auto count = std::min(static_cast<size_t>(std::max(n, 0)), logits.size());
   std::vector<std::pair<float, int32_t>> best;  // a heap whose front is the least likely kept
   for (size_t i = 0; i < logits.size() && count > 0; ++i) {
+    if (logits[i] == -std::numeric_limits<float>::infinity()) continue;  // banned
     const std::pair<float, int32_t> candidate{logits[i], static_cast<int32_t>(i)};
     if (best.size() == count) {
       if (!more_likely(candidate, best.front())) continue;

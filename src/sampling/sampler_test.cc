@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/philox.h"
+#include "base/test_errors.h"
 #include "mlxlm/error.h"
 #include "sampling/test_rows.h"
 
@@ -190,10 +191,20 @@ TEST(Sampler, TheSamePositionGivesTheSameDraw) {
 }
 
 TEST(Sampler, BadLogitsAreAnError) {
-  Sampler sampler({.temp = 1}, 1, select_kernels());
   const float inf = std::numeric_limits<float>::infinity();
-  for (const auto& bad : {std::vector<float>{0, NAN}, {0, inf}, {-inf, -inf}}) {
-    EXPECT_THROW(sampler.sample(bad, 3), Error);
+  std::vector<float> late(1003, 0.0f);  // in the last, unfilled vector of a row
+  late.back() = NAN;
+  const std::vector<float> rows[] = {{NAN, 0}, {0, NAN}, {0, inf}, {-inf, -inf}, {-inf, NAN}, {NAN, NAN}, {inf}, late};
+  for (const Kernels* kernels : available_kernels()) {
+    for (const float temp : {0.0f, 1.0f}) {
+      Sampler sampler({.temp = temp}, 1, *kernels);
+      for (const auto& bad : rows) {
+        const std::string message = message_of([&] { sampler.sample(bad, 3); });
+        EXPECT_NE(message.find("position 3 hold NaN or +inf, or are all -inf"), std::string::npos) << message;
+        EXPECT_EQ(message_of([&] { make_sampler({.temp = temp})(bad, {1, 3}); }), message);
+      }
+      EXPECT_EQ(sampler.sample(std::vector<float>{-inf, 0, -inf}, 3).token, 1) << "a single -inf is a mask";
+    }
   }
 }
 
@@ -224,6 +235,9 @@ TEST(TopLogprobs, MostLikelyFirst) {
   EXPECT_EQ(top[2].first, 2);
   EXPECT_EQ(top_logprobs(logits, 0, 9).size(), 4u);
   EXPECT_TRUE(top_logprobs(logits, 0, 0).empty());
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> banned = {-inf, 2.0f, -inf, -inf};
+  EXPECT_EQ(top_logprobs(banned, 2.0f, 3), (std::vector<std::pair<int32_t, float>>{{1, 0.0f}}));
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ constexpr std::string_view kContinueMark = "mlxlm-continue-here ";
 constexpr const char* kReasoningNames[] = {"reasoning_content", "thinking", "reasoning"};
 
 std::string excerpt(const Json& value) {
-  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return text.size() <= 100 ? text : text.substr(0, 100) + "…";
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 100) text.replace(100, std::string::npos, "…");
+  return text;
 }
 
 Json parse_array(std::string_view text, const std::string& where) {

@@ -31,10 +31,10 @@ void check_rust(MlxlmStatus status, const RustString& error, const std::string& 
   throw_error(ErrorKind::internal, "{}: {}: fault in the text library: {}", where, action, error.str());
 }
 
-HfTokenizer::HfTokenizer(std::string_view json, std::string where) : where_(std::move(where)) {
+HfTokenizer::HfTokenizer(std::string_view json, std::string where, MlxlmPrefix prefix) : where_(std::move(where)) {
   RustString error;
   MlxlmTokenizer* handle = nullptr;
-  check_rust(mlxlm_tokenizer_new(json.data(), json.size(), &handle, &error), error, where_,
+  check_rust(mlxlm_tokenizer_new(json.data(), json.size(), prefix, &handle, &error), error, where_,
              "not a usable tokenizer.json");
   handle_.reset(handle);
 }

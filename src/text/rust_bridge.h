@@ -17,7 +17,7 @@ namespace mlxlm::text {
 class HfTokenizer {
  public:
   /// From the text of a tokenizer.json; `where` (its path) stands first in messages.
-  HfTokenizer(std::string_view json, std::string where);
+  HfTokenizer(std::string_view json, std::string where, MlxlmPrefix prefix = MLXLM_PREFIX_OF_FILE);
 
   std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
   /// The crate's own decoding of all ids at once; unknown ids are left out.

@@ -15,13 +15,45 @@ namespace {
 using io::Json;
 namespace fs = std::filesystem;
 
-HfTokenizer read_tokenizer(const std::string& folder) {
+/// An object from a file of the folder, or an empty one when the file is not there.
+Json read_optional(const std::string& folder, const char* name) {
+  const std::string path = (fs::path(folder) / name).string();
+  if (!io::file_exists(path)) return Json::object();
+  Json value = io::read_json_file(path);
+  if (!value.is_object()) throw_invalid("{}: expected a JSON object", path);
+  return value;
+}
+
+std::string text_member(const Json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+/// As the classes of the transformers library for Llama have it: `legacy` and `add_prefix_space` of
+/// tokenizer_config.json decide, whatever tokenizer.json says. Other classes, and models other than Llama, go by that.
+MlxlmPrefix read_prefix(const std::string& folder, const Json& tokenizer_config) {
+  const std::string own_class = text_member(tokenizer_config, "tokenizer_class");
+  if (!own_class.empty() && own_class.find("LlamaTokenizer") == std::string::npos) return MLXLM_PREFIX_OF_FILE;
+  const Json config = read_optional(folder, "config.json");
+  const std::string name = own_class.empty() ? text_member(config, "tokenizer_class") : own_class;
+  const bool code_llama = name == "CodeLlamaTokenizer" || name == "CodeLlamaTokenizerFast";
+  const bool llama = name == "LlamaTokenizer" || name == "LlamaTokenizerFast";
+  if ((!llama && !code_llama) || text_member(config, "model_type") != "llama") return MLXLM_PREFIX_OF_FILE;
+  const auto is = [&](const char* key, bool value) {
+    const auto it = tokenizer_config.find(key);
+    return it != tokenizer_config.end() && it->is_boolean() && *it == value;
+  };
+  if (is("add_prefix_space", false)) return MLXLM_PREFIX_NEVER;
+  return llama && is("legacy", true) ? MLXLM_PREFIX_ALWAYS : MLXLM_PREFIX_FIRST;
+}
+
+HfTokenizer read_tokenizer(const std::string& folder, const Json& config) {
   const fs::path base(folder);
   if (!fs::is_directory(base)) {
     throw_error(ErrorKind::not_found, "{}: expected a model folder; there is none", folder);
   }
   const std::string path = (base / "tokenizer.json").string();
-  if (io::file_exists(path)) return HfTokenizer(io::read_text_file(path), path);
+  if (io::file_exists(path)) return HfTokenizer(io::read_text_file(path), path, read_prefix(folder, config));
   constexpr const char* kOtherForms[] = {"tokenizer.model", "sentencepiece.model", "spiece.model", "tekken.json",
                                          "tiktoken.model",  "vocab.json",          "vocab.txt",    "merges.txt"};
   for (const char* other : kOtherForms) {
@@ -33,15 +65,6 @@ HfTokenizer read_tokenizer(const std::string& folder) {
   }
   throw_error(ErrorKind::not_found,
               "{}: not found, nor another form of tokenizer; download the model's tokenizer files", path);
-}
-
-/// An object from a file of the folder, or an empty one when the file is not there.
-Json read_optional(const std::string& folder, const char* name) {
-  const std::string path = (fs::path(folder) / name).string();
-  if (!io::file_exists(path)) return Json::object();
-  Json value = io::read_json_file(path);
-  if (!value.is_object()) throw_invalid("{}: expected a JSON object", path);
-  return value;
 }
 
 /// Special tokens as texts: plain strings, or the "content" of a token object.
@@ -83,9 +106,11 @@ std::optional<int32_t> id_of(const HfTokenizer& hf, const Json& special_tokens, 
 }  // namespace
 
 TokenizerImpl::TokenizerImpl(const std::string& folder)
-    : hf_(read_tokenizer(folder)),
+    : TokenizerImpl(folder, read_optional(folder, "tokenizer_config.json")) {}
+
+TokenizerImpl::TokenizerImpl(const std::string& folder, const Json& config)
+    : hf_(read_tokenizer(folder, config)),
       plan_(make_decode_plan(io::parse_json(hf_.decoder_json(), hf_.where() + ": decoder"))) {
-  const Json config = read_optional(folder, "tokenizer_config.json");
   context_.special_tokens = Json::object();
   collect_special_tokens(config, context_.special_tokens);
   collect_special_tokens(read_optional(folder, "special_tokens_map.json"), context_.special_tokens);

@@ -39,6 +39,8 @@ class TokenizerImpl {
                      std::optional<int64_t> fixed_time = std::nullopt) const;
 
  private:
+  TokenizerImpl(const std::string& folder, const io::Json& config);  // tokenizer_config.json
+
   HfTokenizer hf_;
   DecodePlan plan_;
   ChatTemplateSet templates_;

@@ -174,6 +174,28 @@ def test_files_of_earlier_versions(models, tmp_path, kind, with_step):
     same(probe.greedy(lines[2:]), greedy(model, cache, NEXT))
 
 
+@pytest.mark.parametrize("key", ["type", "rope_type"])
+def test_llama3_rope_at_position_8192(tmp_path, key):
+    """A ring far into a text, where the figures of Llama 3.1 stretch most wavelengths: the next positions are 8190 on."""
+    scaling = {key: "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 8192}
+    conf = dict(MODELS["qwen3"], rope_theta=500000.0, max_position_embeddings=131072)
+    answers = {}
+    for name, config in (("scaled", conf | {"rope_scaling": scaling}), ("plain", conf)):
+        folder = reference.make(tmp_path / name, config)
+        model = reference.load_float32(folder)
+        cache = make_cache(model, 16, 4, 0)
+        feed(model, cache, prompt(40))
+        for c in cache:
+            c.offset += 8190 - 40
+        path = saved(tmp_path / f"{name}.safetensors", cache)
+        lines = probe.run(folder, f"load {path}", probe.append(NEXT), f"greedy {STEPS}", "size")
+        assert lines[-1].split()[0] == str(8190 + len(NEXT) + STEPS)
+        answers[name] = probe.greedy(lines[:2])
+        same(answers[name], greedy(model, mlx_cache.load_prompt_cache(str(path)), NEXT))
+    assert answers["scaled"][0] != answers["plain"][0], "the scaling should matter"
+
+
 def test_an_empty_cache(models, tmp_path):
     folder, model = models("gemma3")
     path = str(tmp_path / "cache.safetensors")

@@ -1,9 +1,11 @@
 """mlxlm generate: prompts, options, streaming and JSON."""
 
+import json
 import re
 
 import pytest
-from cli_support import encode, rendered
+import tiny_model
+from cli_support import edit_json, encode, rendered
 
 KEYS = ["text", "prompt_token_ids", "token_ids", "logprobs", "top_logprobs", "from_draft", "finish_reason",
         "prompt_tokens", "cached_tokens", "prompt_tps", "generation_tokens", "generation_tps", "draft_tokens",
@@ -161,6 +163,27 @@ def test_extra_eos_by_id_and_text(generate):
         assert answer["token_ids"] == whole[:first + 1]
         assert answer["finish_reason"] == "stop"
         assert answer["generation_tokens"] == first + 1
+
+
+def test_every_eos_ends_unseen(mlxlm, tmp_path):
+    """Of config.json 257 and 65, of generation_config.json 66, of the tokenizer 258, of the command line C."""
+    folder = tmp_path / "model"
+    tiny_model.write_model(folder)
+    edit_json(folder / "config.json", eos_token_id=[257, 65])
+    (folder / "generation_config.json").write_text('{"eos_token_id": 66}')
+    edit_json(folder / "tokenizer_config.json", eos_token="<|turn|>")
+    lines = tmp_path / "requests.jsonl"
+    for eos in (257, 65, 66, 258, 67):
+        # x as the first token, then the end: a penalty takes x away once it has been seen.
+        args = ("--model", folder, "--logit-bias", json.dumps({"120": 2000, str(eos): 1000}), "--presence-penalty", 1500,
+                "--presence-context-size", 0, "--penalize-prompt", "false", "--extra-eos-token", "C", "-m", 9)
+        answer = mlxlm.json("generate", "--prompt", "What?", *args)
+        assert (answer["token_ids"], answer["text"], answer["finish_reason"]) == ([120, eos], "x", "stop")
+        assert mlxlm("generate", "--prompt", "What?", "--verbose", "false", *args, check=0).out == "x\n"
+        assert mlxlm("chat", *args, stdin=b"One\nTwo\n", check=0).out == "x\nx\n"
+        lines.write_text('{"prompt": "One"}\n{"messages": [{"role": "user", "content": "Two"}]}\n')
+        out = mlxlm("batch", "--input", lines, "--verbose", "false", *args, check=0).out
+        assert [json.loads(line)["text"] for line in out.splitlines()] == ["x", "x"]
 
 
 def test_max_tokens(generate):

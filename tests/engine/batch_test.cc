@@ -81,6 +81,40 @@ TEST_F(BatchTest, APlainAndAPenalisedRequestAreEachRight) {
   EXPECT_NE(tokens(all.at(b)), alone(other, plain));
 }
 
+TEST_F(BatchTest, RowsOfDifferentLengthsAndOnePastItsWindowAreAsIfAlone) {
+  // Windows of 16 by max_kv_size, and of the model's own: the prompt of 12 leaves them behind, the one of 3 does not.
+  io::Json windowed = test::tiny_config("gemma3_text");
+  windowed.update({{"vocab_size", 256}, {"sliding_window", 16}, {"sliding_window_pattern", 2}, {"eos_token_id", 3}});
+  const std::string folder = test::write_random_model({.config = windowed, .bits = 4, .dtype = DType::bf16});
+  {
+    const Loaded gemma = load(folder, {.threads = 2});
+    for (const Loaded* loaded : {static_cast<const Loaded*>(loaded_.get()), &gemma}) {
+      GenerateOptions options{.max_tokens = 12, .sampler = {.temp = 1}, .seed = 5, .full_logprobs = true};
+      if (loaded != &gemma) options.cache.max_kv_size = 16;
+      const std::vector<Ids> prompts = {ids_from(1, 12), ids_from(50, 3)};
+      std::vector<std::vector<std::vector<float>>> alone;
+      for (const Ids& prompt : prompts) {
+        auto& rows = alone.emplace_back();
+        for (const auto& r : stream_generate(loaded->model, loaded->tokenizer, prompt, options)) {
+          rows.push_back(r.logprobs);
+        }
+        ASSERT_EQ(rows.size(), 12u);
+      }
+      BatchGenerator batch(loaded->model, loaded->tokenizer);
+      std::map<int64_t, size_t> index;
+      for (size_t i = 0; i < prompts.size(); ++i) index[batch.insert(prompts[i], options)] = i;
+      const auto all = drain(batch);
+      for (const auto& [uid, responses] : all) {
+        ASSERT_EQ(responses.size(), 12u);
+        for (size_t t = 0; t < 12; ++t) {
+          ASSERT_EQ(responses[t].response.logprobs, alone[index.at(uid)][t]) << "prompt " << index.at(uid) << ", " << t;
+        }
+      }
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(BatchTest, AThrowingProcessorFailsItsOwnRequest) {
   BatchGenerator batch(model(), tokenizer());
   const GenerateOptions plain = {.max_tokens = 10};
@@ -116,7 +150,7 @@ TEST_F(BatchTest, TheSameRequestTwiceUsesWhatItKnows) {
     }
     EXPECT_EQ(ids, alone(prompt, {.max_tokens = 8}));
   }
-  EXPECT_EQ(last[1].cached_tokens, 192);  // whole blocks of 64, at least one token computed again
+  EXPECT_EQ(last[1].cached_tokens, 199);  // one token is computed again
 }
 
 TEST_F(BatchTest, KnownPrefixesStayWithinTheirBudget) {
@@ -293,6 +327,17 @@ TEST_F(BatchTest, ADraftModelNeedsTheSameVocabulary) {
   const Ids plain = alone(prompt, options);
   options.speculation.draft_model = good.model;
   EXPECT_EQ(alone(prompt, options), plain);
+  {  // the same with the padding on the other side
+    GenerateOptions reversed{.max_tokens = 12, .reuse_prefix = false};
+    const auto tokens_of = [&] {
+      Ids ids;
+      for (const auto& r : stream_generate(good.model, good.tokenizer, prompt, reversed)) ids.push_back(r.token);
+      return ids;
+    };
+    const Ids alone = tokens_of();
+    reversed.speculation.draft_model = model();
+    EXPECT_EQ(tokens_of(), alone);
+  }
   options.speculation.draft_model = bad.model;
   try {
     alone(prompt, options);

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
 #include <memory>
 #include <thread>
 
+#include "base/test_errors.h"
 #include "mlxlm/mlxlm.h"
 #include "support/random_model.h"
 
@@ -149,6 +153,121 @@ TEST_F(Generate, LogprobsAreADistribution) {
   }
 }
 
+TEST_F(Generate, AForcedTokenIsTheSameBesideOtherProcessors) {
+  // Alone, the grammar gives the only id that it admits without a pass; beside another it bans all others.
+  const auto noop = [] { return make_logits_processor([](std::span<const int32_t>, std::span<float>) {}); };
+  const auto grammar = [] {
+    return constrain(loaded_->tokenizer, {.kind = Grammar::Kind::choice, .choices = {"yes, always", "no, never"}});
+  };
+  GenerateOptions options = sampled(30);
+  options.top_logprobs = 3;
+  options.full_logprobs = true;
+  options.logits_processors = {grammar()};
+  const auto expected = run("hello", options);
+  ASSERT_GT(expected.size(), 9u);
+  EXPECT_TRUE(text(expected) == "yes, always" || text(expected) == "no, never") << text(expected);
+  const std::vector<std::shared_ptr<LogitsProcessor>> chains[] = {
+      {grammar(), noop()}, {noop(), grammar()}, {min_length(2), grammar()}, {grammar(), ban_token_ids({'z'})}};
+  for (const auto& chain : chains) {
+    options.logits_processors = chain;
+    const auto got = run("hello", options);
+    ASSERT_EQ(tokens(got), tokens(expected));
+    for (size_t i = 0; i < got.size(); ++i) {
+      SCOPED_TRACE(i);
+      EXPECT_EQ(got[i].text, expected[i].text);
+      EXPECT_EQ(got[i].logprob, expected[i].logprob);
+      EXPECT_EQ(got[i].logprobs, expected[i].logprobs);
+      EXPECT_EQ(got[i].top_logprobs, expected[i].top_logprobs);
+      EXPECT_EQ(got[i].finish_reason, expected[i].finish_reason);
+    }
+  }
+  options.logits_processors = {grammar()};
+  options.sampler_function = make_sampler(options.sampler);
+  EXPECT_EQ(tokens(run("hello", options)), tokens(expected));
+  // Where another processor bans the only id, the request fails: it is not written all the same.
+  options.sampler_function = {};
+  options.logits_processors = {grammar(), ban_token_ids({','})};
+  EXPECT_THROW(run("hello", options), Error);
+}
+
+TEST_F(Generate, LogitsThatAreNoNumbersAreAnErrorThatSaysSo) {
+  // A norm's weight that is not a number, as a damaged file may have.
+  io::Json config = test::tiny_config("llama");
+  config["vocab_size"] = 256;
+  const std::string folder = test::write_random_model({.config = config, .seed = 5});
+  {
+    std::fstream file(folder + "/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
+    uint64_t header_size = 0;
+    std::memcpy(&header_size, bytes.data(), 8);
+    const io::Json header = io::Json::parse(bytes.substr(8, header_size));
+    const auto begin = header["model.norm.weight"]["data_offsets"][0].get<uint64_t>();
+    const float nan = std::nanf("");
+    file.clear();
+    file.seekp(static_cast<std::streamoff>(8 + header_size + begin));
+    file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+  }
+  const Loaded damaged = load(folder, {.threads = 1});
+  for (GenerateOptions options : {GenerateOptions{}, sampled(5)}) {
+    for (const bool own_sampler : {false, true}) {
+      if (own_sampler) options.sampler_function = make_sampler(options.sampler);
+      const std::string message = message_of([&] { generate(damaged.model, damaged.tokenizer, "hello", options); });
+      EXPECT_NE(message.find("position 5 hold NaN or +inf"), std::string::npos) << message;
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Generate, APromptHasExactlyOneBos) {
+  io::Json config = test::tiny_config("llama");
+  config["vocab_size"] = 264;
+  const std::string folder = test::write_random_model({.config = config, .bits = 4, .dtype = DType::bf16});
+  io::Json tokenizer = io::read_json_file(folder + "/tokenizer.json");
+  tokenizer["added_tokens"] = {{{"id", 256},
+                                {"content", "<s>"},
+                                {"special", true},
+                                {"single_word", false},
+                                {"lstrip", false},
+                                {"rstrip", false},
+                                {"normalized", false}}};
+  tokenizer["post_processor"] = io::Json::parse(R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+      "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+      "special_tokens": {"<s>": {"id": "<s>", "ids": [256], "tokens": ["<s>"]}}})");
+  io::write_text_file(folder + "/tokenizer.json", tokenizer.dump());
+  const std::string chat = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}";
+  io::write_text_file(folder + "/tokenizer_config.json",
+                      io::Json{{"bos_token", "<s>"}, {"chat_template", chat}}.dump());
+  {
+    LanguageModel whole(folder, {.load = {.threads = 1}});
+    const Model& model = whole.model();
+    const auto ids_of = [&](const std::function<void(PromptCache&)>& generate) {
+      PromptCache cache(model);
+      generate(cache);
+      return cache.tokens();
+    };
+    const Ids expected = {256, 'a', 'b'};
+    for (const char* text : {"ab", "<s>ab"}) {
+      EXPECT_EQ(ids_of([&](PromptCache& cache) {
+                  generate(model, whole.tokenizer(), text, {.max_tokens = 0, .prompt_cache = &cache});
+                }),
+                expected);
+      EXPECT_EQ(ids_of([&](PromptCache& cache) { whole.generate(text, {.max_tokens = 0, .prompt_cache = &cache}); }),
+                expected);
+      BatchGenerator batch(model, whole.tokenizer(), {.keep_caches = true});
+      const int64_t uid = batch.insert(text, {.max_tokens = 0});
+      while (!batch.idle()) batch.next();
+      EXPECT_EQ(batch.extract_cache(uid).tokens(), expected);
+    }
+    EXPECT_EQ(whole.tokenizer().apply_chat_template({{"user", "ab"}}), expected);
+    EXPECT_EQ(ids_of([&](PromptCache& cache) {
+                whole.chat({{"user", "ab"}}, {.max_tokens = 0, .prompt_cache = &cache});
+              }),
+              expected);
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST_F(Generate, ACacheContinuesWhereItStopped) {
   const Ids prompt = {72, 101, 108, 108, 111};
   const auto whole = run(prompt, {.max_tokens = 20});
@@ -191,7 +310,7 @@ TEST_F(Generate, ACacheBelongsToOneRunningStream) {
 
 TEST_F(Generate, ProgressCoversThePrompt) {
   std::vector<std::pair<int64_t, int64_t>> calls;
-  GenerateOptions options = {.max_tokens = 2, .prefill_step_size = 4};
+  GenerateOptions options = {.max_tokens = 2, .prefill_step_size = 4, .reuse_prefix = false};
   options.prompt_progress = [&](int64_t done, int64_t total) { calls.emplace_back(done, total); };
   run(Ids(10, 65), options);
   EXPECT_EQ(calls, (std::vector<std::pair<int64_t, int64_t>>{{0, 10}, {4, 10}, {8, 10}, {10, 10}}));

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -216,6 +217,56 @@ TEST_F(PromptCacheTest, StoppedInsideAPromptItGoesOnTheSame) {
       EXPECT_EQ(feed(loaded, {11}), compute(whole));
     }
   }
+}
+
+TEST_F(PromptCacheTest, CancelledInsideAPromptItGoesOnTheSame) {
+  const std::string path = temp_.file("cache.safetensors");
+  for (const Model& model : {llama(), gemma()}) {
+    for (const PromptCacheOptions& options : kKinds) {
+      PromptCache cache(model, options);
+      std::stop_source stop;
+      GenerateOptions request = {.prefill_step_size = 32, .prompt_cache = &cache, .cancel = stop.get_token()};
+      request.prompt_progress = [&](int64_t done, int64_t) {
+        if (done >= 96) stop.request_stop();
+      };
+      std::optional<std::string> reason;
+      for (const auto& r : stream_generate(model, model.impl().tokenizer(), text_ids(300), request)) {
+        reason = r.finish_reason;
+        EXPECT_EQ(r.generation_tokens, 0);
+      }
+      EXPECT_EQ(reason, "cancelled");
+      EXPECT_GE(cache.state().kv.length(), 96);
+      EXPECT_LT(cache.state().kv.length(), 300) << "the rest is still to be computed";
+      EXPECT_EQ(cache.tokens(), text_ids(300));
+      cache.save(path);
+      PromptCache loaded = load_prompt_cache(model, path).cache;
+      PromptCache whole(model, options);
+      feed(whole, text_ids(300));
+      const auto expected = feed(whole, {11});
+      EXPECT_EQ(feed(loaded, {11}), expected);
+      EXPECT_EQ(feed(cache, {11}), expected);
+    }
+  }
+}
+
+TEST_F(PromptCacheTest, AWindowOfCodesIsBounded) {
+  PromptCache cache(llama(), {.max_kv_size = 16, .kv_bits = 8, .kv_group_size = 32});
+  PromptCache everything(llama());
+  const GenerateOptions options = {.max_tokens = 64, .prompt_cache = &cache};
+  std::vector<int64_t> bytes;
+  for (int round = 0; round < 8; ++round) {
+    int64_t tokens = 0;
+    for (const auto& r : stream_generate(llama(), llama().impl().tokenizer(), text_ids(9, round), options)) {
+      tokens = r.generation_tokens;
+      bytes.push_back(cache.bytes());
+    }
+    EXPECT_EQ(tokens, 64);
+  }
+  feed(everything, cache.tokens());
+  EXPECT_EQ(cache.size(), 8 * 73);
+  const auto middle = bytes.begin() + 192;
+  EXPECT_LE(*std::max_element(middle, bytes.end()), *std::max_element(bytes.begin(), middle));
+  EXPECT_LT(cache.bytes(), everything.bytes() / 5);
 }
 
 TEST_F(PromptCacheTest, TrimmedThenSavedItGoesOnTheSame) {

@@ -84,9 +84,24 @@ def test_a_bar_on_a_terminal(hub, machine, model):
     assert seen.rstrip().endswith(b"\x1b[K"), "the bar is gone in the end"
 
 
-def test_ctrl_c_leaves_what_arrived(hub, machine, run, model):
+#: The commands that catch Ctrl-C themselves, each with the name of a repository where a folder may stand.
+COMMANDS = {
+    "generate": lambda folder, tmp: GENERATE,
+    "draft": lambda folder, tmp: ("generate", "--model", folder, "--draft-model", REPO, *GENERATE[3:]),
+    "batch": lambda folder, tmp: ("batch", "--model", folder, "--draft-model", REPO, "--input", tmp / "requests.jsonl",
+                                  "--verbose", "false"),
+    "cache-prompt": lambda folder, tmp: ("cache-prompt", "--model", REPO, "--prompt", "Hello", "--prompt-cache-file",
+                                         tmp / "cache.safetensors"),
+    "convert": lambda folder, tmp: ("convert", "--hf-path", REPO, "--mlx-path", tmp / "converted"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ctrl_c_leaves_what_arrived(hub, machine, run, model, tmp_path, name):
     slow(hub)
-    with subprocess.Popen([BINARY, *GENERATE], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    (tmp_path / "requests.jsonl").write_text('{"prompt": "Hello", "max_tokens": 4}\n')
+    command = [str(word) for word in COMMANDS[name](model, tmp_path)]
+    with subprocess.Popen([BINARY, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           env=machine.environment) as process:
         deadline = time.monotonic() + TIMEOUT
         while not any(p.stat().st_size > 8192 for p in machine.cache.rglob("*.incomplete")):
@@ -97,9 +112,11 @@ def test_ctrl_c_leaves_what_arrived(hub, machine, run, model):
     assert (process.returncode, out, err) == (130, b"", b"")
     left = {p: p.stat().st_size for p in machine.cache.rglob("*.incomplete")}
     assert sum(left.values()) > 8192
+    assert not any(p.name in ("converted", "cache.safetensors") for p in tmp_path.iterdir())
     hub.pause = 0
     hub.requests.clear()
-    assert run(*GENERATE).returncode == 0
+    done = run(*command)
+    assert done.returncode == 0, done.stderr
     asked = {r.headers.get("range") for r in hub.contents()}
     assert {f"bytes={size}-" for size in left.values() if size} <= asked
 

@@ -1,4 +1,6 @@
 """Our logits against the real mlx-lm's on tiny random models of every architecture and width."""
+import json
+
 import mlx.core as mx
 import numpy as np
 import pytest
@@ -53,6 +55,28 @@ def test_mixed_widths_and_dense_modules(tmp_path):
 
     folder = reference.make(tmp_path / "model", reference.FAMILIES["llama-tied"], (4, 32), predicate)
     check(folder, step=40)
+
+
+def test_five_bit_rows_of_640_words(tmp_path):
+    """640 words of 32 bits hold 4096 codes of 5 bits, which straddle the words."""
+    conf = reference.config("llama", num_hidden_layers=1, intermediate_size=4096)
+    folder = reference.make(tmp_path / "model", conf, (5, 64))
+    weights = mx.load(str(folder / "model.safetensors"))
+    assert weights["model.layers.0.mlp.down_proj.weight"].shape == (64, 640)
+    check(folder, step=40)
+    # The same weights, dense: every one of the 4096 values of a row is read from its place.
+    dense = {name: array for name, array in weights.items() if not name.endswith((".scales", ".biases"))}
+    for name in weights:
+        if name.endswith(".scales"):
+            path = name.removesuffix(".scales")
+            dense[f"{path}.weight"] = mx.dequantize(weights[f"{path}.weight"], weights[name], weights[f"{path}.biases"],
+                                                    group_size=64, bits=5)
+    mx.save_safetensors(str(folder / "model.safetensors"), dense)
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "config.json").write_text(json.dumps(conf))
+    quantised = reference.make(tmp_path / "again", conf, (5, 64))
+    difference = np.abs(ours.logits(folder, reference.PROMPT) - ours.logits(quantised, reference.PROMPT)).max()
+    assert difference <= TOLERANCE
 
 
 def test_long_prompt_past_partitions(tmp_path):

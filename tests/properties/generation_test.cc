@@ -61,7 +61,7 @@ io::Json small_config(const std::string& model_type) {
   config["num_key_value_heads"] = 1;
   config["max_position_embeddings"] = 2048;
   config["eos_token_id"] = 3;
-  if (config.contains("sliding_window")) config["sliding_window"] = 24;
+  if (model_type == "gemma3_text") config.update({{"sliding_window", 24}, {"sliding_window_pattern", 2}});
   return config;
 }
 
@@ -93,7 +93,8 @@ class AnyWay : public testing::TestWithParam<const char*> {
 
   // With a draft of the test's own, which the public options have no place for.
   static Outcome run_with_draft(const Loaded& loaded, const RandomRequest& request,
-                                std::unique_ptr<engine::DraftSource> draft, int64_t most) {
+                                std::unique_ptr<engine::DraftSource> draft, int64_t most,
+                                GenerationResponse* last = nullptr) {
     Outcome outcome;
     const GenerateOptions options = options_for(request, loaded.tokenizer, outcome.calls);
     PromptCache cache(loaded.model, options.cache);
@@ -110,6 +111,7 @@ class AnyWay : public testing::TestWithParam<const char*> {
         add(outcome, responses.add(emission));
       }
     }
+    if (last != nullptr) *last = responses.response();
     return outcome;
   }
 
@@ -148,6 +150,31 @@ TEST_P(AnyWay, Alone) {
                                       draw(48, 5)));
     }
     if (HasFailure()) return;
+  }
+}
+
+// The hardest round: every guess is wrong, past a window far smaller than the text.
+TEST_P(AnyWay, WithADraftThatIsAlwaysWrongInASmallWindow) {
+  io::Json config = small_config(GetParam());
+  const bool of_model = config.contains("sliding_window");  // else by max_kv_size
+  if (of_model) config["sliding_window"] = 8;
+  const Models small({.config = config, .bits = 4, .dtype = DType::bf16});
+  for (const float temp : {0.0f, 1.0f}) {
+    RandomRequest request;
+    request.prompt = random_request(1).prompt;
+    request.options = {.max_tokens = 40, .sampler = {.temp = temp}, .seed = 4};
+    if (!of_model) request.options.cache.max_kv_size = 8;
+    const Outcome plain = run(small.two_threads, request);
+    ASSERT_EQ(plain.tokens.size(), 40u);
+    std::vector<int32_t> future = request.prompt;
+    future.insert(future.end(), plain.tokens.begin(), plain.tokens.end());
+    for (const int64_t most : {1, 2, 7, 9, 48}) {
+      GenerationResponse last;
+      auto draft = std::make_unique<KnownFuture>(future, 1);
+      EXPECT_EQ(plain, run_with_draft(small.two_threads, request, std::move(draft), most, &last)) << most;
+      EXPECT_GE(last.draft_tokens, 38) << "guessed at every step";
+      EXPECT_EQ(last.accepted_tokens, 0);
+    }
   }
 }
 
