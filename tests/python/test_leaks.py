@@ -6,6 +6,7 @@ import sys
 import weakref
 from pathlib import Path
 
+import mlxlm
 import pytest
 from mlxlm.generate import BatchGenerator, stream_generate
 from mlxlm.models.cache import make_prompt_cache
@@ -15,6 +16,22 @@ ROUNDS = 1000
 # What the allocators of two libraries and Python's may still spread after the warm-up; a leak of one row of logits per
 # round, the smallest thing that matters, would be as much as this in 200 rounds of this tiny model.
 ALLOWED = 4 << 20
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_folder):
+    """Without known prefixes, which are meant to grow up to their budget."""
+    return mlxlm.load(tiny_folder, prefix_cache_bytes=0)
+
+
+@pytest.fixture(scope="module")
+def model(loaded):
+    return loaded[0]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(loaded):
+    return loaded[1]
 
 
 def resident():
