@@ -77,10 +77,11 @@ class Model:
     @property
     def config(self) -> dict[str, Any]:
         """config.json."""
-        if self._config is None:
+        config = self._config
+        if config is None:
             path = Path(self.info["path"]) / "config.json"
-            self._config = json.loads(path.read_text(encoding="utf-8"))
-        return self._config
+            config = self._config = dict(json.loads(path.read_text(encoding="utf-8")))
+        return config
 
     @property
     def args(self) -> types.SimpleNamespace:

@@ -1,6 +1,8 @@
 """The package as such: the command, types, conversion, what importing it costs."""
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,7 @@ from pathlib import Path
 import mlxlm
 import numpy as np
 import pytest
-from conftest import PACKAGE, TESTS
+from conftest import BUILD, PACKAGE, TESTS
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(PACKAGE)}
 
@@ -31,6 +33,24 @@ def test_needs_numpy_alone():
     )
     done = python("-c", program)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_what_a_wheel_holds(tmp_path, tiny_folder):
+    """The files that CMake puts into a wheel work away from the build, and need nothing unusual of a system."""
+    command = ["cmake", "--install", BUILD, "--component", "python", "--prefix", tmp_path]
+    subprocess.run(command, check=True, capture_output=True)
+    files = sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file())
+    assert len(files) == 3 and files[1:] == ["mlxlm/bin/mlxlm", "mlxlm/libmlxlm.so.0.1"], files
+    shutil.copytree(TESTS.parent / "python" / "mlxlm", tmp_path / "mlxlm", dirs_exist_ok=True)
+    program = "import mlxlm, sys; print(mlxlm.generate(*mlxlm.load(sys.argv[1]), [97], max_tokens=2) != '', mlxlm.__file__)"
+    done = subprocess.run([sys.executable, "-c", program, tiny_folder], capture_output=True, text=True, cwd="/",
+                          env={"PYTHONPATH": str(tmp_path)})
+    assert done.stdout.strip() == f"True {tmp_path}/mlxlm/__init__.py", done.stderr
+    usual = {"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+    for name in files:
+        listed = subprocess.run(["readelf", "-d", tmp_path / name], check=True, capture_output=True, text=True).stdout
+        needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", listed))
+        assert needed <= usual | {"libmlxlm.so.0.1", "libedit.so.2", "libpthread.so.0", "libdl.so.2"}, f"{name}: {needed}"
 
 
 @pytest.mark.parametrize("target", ["package", "user"])
