@@ -12,7 +12,7 @@ export CMAKE_C_COMPILER_LAUNCHER ?= ccache
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
-.PHONY: help setup build build-all demo demo-model test lint format bench install clean
+.PHONY: help setup build build-all demo demo-model wheel test lint format bench install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ demo: ## build, make the demo model and let it answer PROMPT
 	@model=$$($(MAKE) demo-model) && echo "model: $$model" && \
 	  build/bin/mlxlm generate --model "$$model" --prompt "$(PROMPT)" --max-tokens 120
 
+wheel: setup ## build a Python wheel that needs no compiler: dist/mlxlm-*.whl
+	@scripts/wheel
+
 test: ## run every test: unit, whole-program, parity, aarch64, sanitizers, fuzzing
 	@scripts/test
 
@@ -53,4 +56,4 @@ install: build-all ## install the headers, library, command and CMake package be
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean: ## delete the build folders and test environments
-	@rm -rf build build-* .venv-test .venv-bench rust/target
+	@rm -rf build build-* dist .venv-test .venv-bench .venv-wheel rust/target

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -67,7 +68,9 @@ class BatchGenerator {
   /// does, and where the request can never fit the KV budget.
   int64_t insert(const Prompt& prompt, const GenerateOptions& options = {});
   /// One token for every running request, and the next part of the prompts of those that start. Empty when idle.
-  BatchStep next();
+  /// interrupted: as GenerateOptions::interrupted; where it returns true, Error(cancelled) is thrown and nothing is
+  /// lost.
+  BatchStep next(const std::function<bool()>& interrupted = {});
   /// Whether nothing runs or waits.
   bool idle() const;
   /// Ends a request without a response. False: there is none with this uid.

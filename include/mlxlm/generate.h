@@ -38,7 +38,8 @@ struct GenerateOptions {
   std::vector<std::shared_ptr<LogitsProcessor>> logits_processors{};  ///< in order, before the sampler
   std::optional<uint64_t> seed{};                                     ///< none: one is drawn and reported
   std::vector<std::string> stop{};                                    ///< end generation; not part of the text
-  std::vector<int32_t> extra_eos_token_ids{};                         ///< end generation beside the model's own
+  std::optional<std::vector<int32_t>> eos_token_ids{};                ///< end generation; none: the model's own do
+  std::vector<int32_t> extra_eos_token_ids{};                         ///< end generation beside those
   int prefill_step_size = 2048;         ///< most prompt tokens in one forward pass; never changes a result
   int top_logprobs = 0;                 ///< report this many most likely tokens at each step
   bool full_logprobs = false;           ///< report the whole distribution at each step
@@ -48,6 +49,9 @@ struct GenerateOptions {
   SpeculationOptions speculation{};
   std::function<void(int64_t done, int64_t total)> prompt_progress{};  ///< called (0, T), after each chunk, and (T, T)
   std::stop_token cancel{};  ///< request_stop() from any thread ends generation with "cancelled"
+  /// Asked between the layers of a forward pass, on the thread that runs it; true ends generation with "cancelled".
+  /// Unused by BatchGenerator, whose next() takes one for all requests.
+  std::function<bool()> interrupted{};
   std::optional<std::chrono::steady_clock::time_point> deadline{};  ///< generation ends with "deadline" when it passes
 };
 
@@ -111,6 +115,9 @@ class TokenStream {
   ~TokenStream();
   TokenStream(TokenStream&&) noexcept;
   TokenStream& operator=(TokenStream&&) noexcept;
+
+  /// The next response, or none at the end: for callers that keep responses. Do not mix with begin().
+  std::optional<GenerationResponse> next();
 
   iterator begin();
   std::default_sentinel_t end() const { return {}; }

@@ -46,6 +46,7 @@ struct ModelInfo {
   int64_t macs_per_token = 0;   ///< multiply-adds of the matrix products for one token with logits
   double bits_per_weight = 0;
   int64_t n_layers = 0;
+  std::vector<int64_t> windows;  ///< [n_layers] how many of the last positions a layer sees, its own included; 0: all
   int64_t hidden_size = 0;
   int64_t n_heads = 0;
   int64_t n_kv_heads = 0;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -61,6 +63,12 @@ class PromptCache {
  private:
   std::unique_ptr<State> state_;
 };
+
+/// Feeds `tokens` behind what the cache holds and returns the logits after each of them, [tokens.size(), vocab_size].
+/// Throws Error for no tokens, ids outside the vocabulary, and a cache of another model or in use; the cache is then as
+/// it was. interrupted: as GenerateOptions::interrupted; where it returns true, Error(cancelled) is thrown.
+std::vector<float> compute_logits(const Model& model, std::span<const int32_t> tokens, PromptCache& cache,
+                                  const std::function<bool()>& interrupted = {});
 
 /// A cache file with the metadata its writer gave.
 struct LoadedPromptCache {

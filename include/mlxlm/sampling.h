@@ -28,11 +28,16 @@ struct SamplerOptions {
   float xtc_threshold = 0.1f;    ///< a probability in (0, 0.5]
 };
 
+/// The memory of a row of logits or log-probabilities. Who keeps a copy of this handle keeps the memory: the engine
+/// uses other memory from the next step on.
+using RowMemory = std::shared_ptr<std::vector<float>>;
+
 /// The randomness of one position of one request: pure functions of (seed, position), so a sampler that draws from it
 /// is reproducible in batches and under speculation.
 struct SamplingContext {
   uint64_t seed = 0;
   int64_t position = 0;  ///< absolute position the chosen token will take in its sequence
+  RowMemory row{};       ///< holds the sampler's log-probabilities, [vocab], which it may change; null: it may not
 
   /// Standard Gumbel noise of one token: argmax(logprob / temp + gumbel(id)) is an exact draw.
   double gumbel(int32_t id) const;
@@ -48,6 +53,12 @@ using SamplerFunction = std::function<int32_t(std::span<const float> logprobs, c
 /// options out of range; what depends on the vocabulary (top_k, xtc_special_tokens) is checked when it is called. A
 /// copy serves one request at a time.
 SamplerFunction make_sampler(const SamplerOptions& options, const std::vector<int32_t>& xtc_special_tokens = {});
+
+/// The filters alone: the log-probabilities [vocab] of the tokens that they drop become −inf. `temp` does not matter.
+/// context: where xtc_probability is between 0 and 1, its (seed, position) decide. Throws Error(invalid_value) for
+/// options out of range and for log-probabilities that are NaN, +inf, or all −inf.
+void filter_logprobs(std::span<float> logprobs, const SamplerOptions& options,
+                     const std::vector<int32_t>& xtc_special_tokens = {}, const SamplingContext& context = {});
 
 /// Changes logits before they become log-probabilities. One object serves one request at a time; it may keep state: it
 /// is called once for each emitted token, in order, on the true history, whatever speculation and batching do.
@@ -67,6 +78,12 @@ class LogitsProcessor {
   /// tokens: the prompt (cached tokens included) and what was generated, each once. logits [vocab], changed in place;
   /// −inf bans a token. Throwing fails this request alone.
   virtual void process(std::span<const int32_t> tokens, std::span<float> logits) = 0;
+
+  /// What the engine calls: process(), for processors that keep the memory in which the logits lie.
+  virtual void process_row(std::span<const int32_t> tokens, std::span<float> logits, const RowMemory& memory) {
+    static_cast<void>(memory);
+    process(tokens, logits);
+  }
 
   /// A copy with the same state, for trying a draft; null: it has none to give, and drafts are made without it.
   virtual std::unique_ptr<LogitsProcessor> clone() const { return nullptr; }

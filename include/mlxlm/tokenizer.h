@@ -69,4 +69,26 @@ class Tokenizer {
   std::shared_ptr<const text::TokenizerImpl> impl_;
 };
 
+/// Streams the text of a growing list of tokens: the segments joined are what Tokenizer::decode gives for all ids at
+/// once, and each is whole characters of UTF-8. Belongs to one request.
+class StreamingDetokenizer {
+ public:
+  explicit StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens = false);
+  ~StreamingDetokenizer();
+  StreamingDetokenizer(StreamingDetokenizer&&) noexcept;
+  StreamingDetokenizer& operator=(StreamingDetokenizer&&) noexcept;
+
+  void add_token(int32_t id);
+  /// No more tokens: an unfinished character becomes U+FFFD.
+  void finalize();
+  /// The text that became known since the last call.
+  std::string take_segment();
+  /// Starts again with an empty list.
+  void reset();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 }  // namespace mlxlm

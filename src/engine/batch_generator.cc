@@ -56,7 +56,7 @@ struct BatchGenerator::State {
   };
 
   int64_t insert(const Prompt& prompt, const GenerateOptions& options);
-  BatchStep next();
+  BatchStep next(const std::function<bool()>& interrupted);
   void end_cancelled(BatchStep& step);
   void report_prompts(BatchStep& step);
   void respond(const engine::Emission& emission, BatchStep& step);
@@ -142,12 +142,12 @@ void BatchGenerator::State::respond(const engine::Emission& emission, BatchStep&
   if (step.responses.back().response.finish_reason) retire(emission.id);
 }
 
-BatchStep BatchGenerator::State::next() {
+BatchStep BatchGenerator::State::next(const std::function<bool()>& interrupted) {
   BatchStep step;
   end_cancelled(step);
   if (scheduler.empty()) return step;
   const Clock::time_point start = Clock::now();
-  const auto& emissions = scheduler.step();
+  const auto& emissions = scheduler.step(CancelCheck({}, &interrupted));
   report_prompts(step);
   // A response retires its request, which the scheduler then forgets: its emissions stay.
   for (const engine::Emission& emission : emissions) respond(emission, step);
@@ -169,7 +169,7 @@ int64_t BatchGenerator::insert(const Prompt& prompt, const GenerateOptions& opti
   return state_->insert(prompt, options);
 }
 
-BatchStep BatchGenerator::next() { return state_->next(); }
+BatchStep BatchGenerator::next(const std::function<bool()>& interrupted) { return state_->next(interrupted); }
 
 bool BatchGenerator::idle() const { return state_->requests.empty(); }
 
@@ -219,8 +219,8 @@ BatchResult batch_generate(const Model& model, const Tokenizer& tokenizer, const
     return options.size() == 1 ? options.front() : options[i];
   };
   const auto ends = [&](int32_t token, const GenerateOptions& o) {
-    const auto& eos = model.eos_token_ids();
-    return std::ranges::binary_search(eos, token) || std::ranges::count(o.extra_eos_token_ids, token) > 0;
+    const auto& eos = o.eos_token_ids ? *o.eos_token_ids : model.eos_token_ids();
+    return std::ranges::count(eos, token) > 0 || std::ranges::count(o.extra_eos_token_ids, token) > 0;
   };
   BatchGenerator generator(model, tokenizer, batch);
   std::map<int64_t, size_t> index;

@@ -18,16 +18,20 @@ struct TokenStream::State {
 
   void advance();  // the next response, or done
   const GenerationResponse& response() const { return responses_.response(); }
+  GenerationResponse take_response() { return responses_.take(); }
 
   bool done = false;
 
  private:
   bool take_token();
+  bool stopped() const { return interrupted_ || cancel_.stop_requested(); }
   bool deadline_passed() const { return deadline_ && std::chrono::steady_clock::now() >= *deadline_; }
 
   Model model_;
   Tokenizer tokenizer_;
   std::stop_token cancel_;
+  std::function<bool()> interrupted_check_;  // sets interrupted_
+  bool interrupted_ = false;
   std::optional<std::chrono::steady_clock::time_point> deadline_;
   uint64_t seed_;
   std::unique_ptr<PromptCache> own_cache_;
@@ -42,6 +46,8 @@ TokenStream::State::State(const Model& model, const Tokenizer& tokenizer, const 
     : model_(model),
       tokenizer_(tokenizer),
       cancel_(options.cancel),
+      interrupted_check_(
+          [this, asked = options.interrupted] { return interrupted_ = interrupted_ || (asked && asked()); }),
       deadline_(options.deadline),
       seed_(options.seed ? *options.seed : random_seed()),
       own_cache_(options.prompt_cache != nullptr ? nullptr : std::make_unique<PromptCache>(model, options.cache)),
@@ -62,10 +68,10 @@ TokenStream::State::~State() = default;
 
 // False when the caller asked to stop before there was a token.
 bool TokenStream::State::take_token() {
-  while (!cancel_.stop_requested() && !deadline_passed()) {
+  while (!stopped() && !deadline_passed()) {
     const std::vector<engine::Emission>* emissions = nullptr;
     try {
-      emissions = &scheduler_.step(cancel_);
+      emissions = &scheduler_.step(CancelCheck(cancel_, &interrupted_check_));
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::cancelled) throw;
       continue;
@@ -84,7 +90,7 @@ void TokenStream::State::advance() {
     return;
   }
   try {
-    if (!take_token()) responses_.end(cancel_.stop_requested() ? "cancelled" : "deadline");
+    if (!take_token()) responses_.end(stopped() ? "cancelled" : "deadline");
   } catch (...) {
     finished_ = true;
     scheduler_.remove(id_);
@@ -98,6 +104,12 @@ TokenStream::TokenStream(std::unique_ptr<State> state) : state_(std::move(state)
 TokenStream::~TokenStream() = default;
 TokenStream::TokenStream(TokenStream&&) noexcept = default;
 TokenStream& TokenStream::operator=(TokenStream&&) noexcept = default;
+
+std::optional<GenerationResponse> TokenStream::next() {
+  state_->advance();
+  if (state_->done) return std::nullopt;
+  return state_->take_response();
+}
 
 TokenStream::iterator TokenStream::begin() {
   state_->advance();

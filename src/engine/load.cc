@@ -48,6 +48,7 @@ ModelInfo describe(const io::ModelFolder& folder, const nn::Executor& executor, 
   info.macs_per_token = weights.macs_per_token;
   info.bits_per_weight = 8.0 * static_cast<double>(weights.bytes) / static_cast<double>(weights.parameters);
   info.n_layers = static_cast<int64_t>(spec.layers.size());
+  for (const auto& layer : spec.layers) info.windows.push_back(layer.attention.window);
   info.hidden_size = spec.hidden_size;
   info.n_heads = attention.n_heads;
   info.n_kv_heads = attention.n_kv_heads;

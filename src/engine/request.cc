@@ -64,6 +64,7 @@ void check_generate_options(const Model& model, const std::vector<int32_t>& prom
   const int64_t vocab = model.info().vocab_size;
   if (prompt.empty()) throw_invalid("the prompt has no tokens; give some text or ids");
   sampling::check_token_ids(prompt, "prompt", vocab);
+  if (options.eos_token_ids) sampling::check_token_ids(*options.eos_token_ids, "eos_token_ids", vocab);
   sampling::check_token_ids(options.extra_eos_token_ids, "extra_eos_token_ids", vocab);
   sampling::check_token_ids(options.xtc_special_tokens, "xtc_special_tokens", vocab);
   if (options.max_tokens < -1) throw_invalid("max_tokens: expected -1 (no limit) or more, got {}", options.max_tokens);
@@ -86,7 +87,7 @@ SequenceRequest make_request(const Model& model, const GenerateOptions& options,
   request.processors = options.logits_processors;
   request.seed = seed;
   request.max_tokens = options.max_tokens;
-  request.eos_token_ids = model.eos_token_ids();
+  request.eos_token_ids = options.eos_token_ids ? *options.eos_token_ids : model.eos_token_ids();
   request.eos_token_ids.insert(request.eos_token_ids.end(), options.extra_eos_token_ids.begin(),
                                options.extra_eos_token_ids.end());
   std::ranges::sort(request.eos_token_ids);

@@ -83,6 +83,14 @@ const GenerationResponse& ResponseBuilder::add(const Emission& emission) {
   return response_;
 }
 
+GenerationResponse ResponseBuilder::take() {
+  std::vector<float> logprobs = std::move(response_.logprobs);
+  response_.logprobs.clear();
+  GenerationResponse response = response_;
+  response.logprobs = std::move(logprobs);
+  return response;
+}
+
 const GenerationResponse& ResponseBuilder::end(const char* reason) {
   response_.text.clear();
   finish(reason);

@@ -23,6 +23,8 @@ class ResponseBuilder {
   /// The response of a request that ends without a token of its own: "cancelled", "deadline" or "error".
   const GenerationResponse& end(const char* reason);
   const GenerationResponse& response() const { return response_; }
+  /// The response, its large parts moved out.
+  GenerationResponse take();
 
  private:
   using Clock = std::chrono::steady_clock;

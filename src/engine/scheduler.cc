@@ -58,7 +58,7 @@ Sequence* Scheduler::find(int64_t id) {
   return nullptr;
 }
 
-const std::vector<Emission>& Scheduler::step(const std::stop_token& cancel) {
+const std::vector<Emission>& Scheduler::step(const CancelCheck& cancel) {
   drop_finished();
   admit();
   plan();
@@ -180,18 +180,19 @@ void Scheduler::preempt(Sequence* sequence) {
   running_.erase(it);
 }
 
-void Scheduler::run_pass(const std::stop_token& cancel) {
+void Scheduler::run_pass(const CancelCheck& cancel) {
   prompt_tokens_fed_ = 0;
   if (planned_.empty()) return;
   spans_.clear();
   for (const Planned& p : planned_) spans_.push_back(p.span);
-  executor_.forward(spans_, logits_, cancel);
+  if (logits_.use_count() > 1) logits_ = std::make_shared<std::vector<float>>();  // a processor keeps the old rows
+  executor_.forward(spans_, *logits_, cancel);
   const auto vocab = static_cast<size_t>(executor_.spec().vocab_size);
   size_t row = 0;
   for (const Planned& p : planned_) {
     const size_t n = p.span.rows == nn::Rows::none ? 0 : p.span.rows == nn::Rows::last ? 1 : p.span.tokens.size();
     if (p.sequence->in_prompt()) prompt_tokens_fed_ += static_cast<int64_t>(p.span.tokens.size());
-    p.sequence->finish_pass(std::span(logits_).subspan(row * vocab, n * vocab), model_->prefix_cache());
+    p.sequence->finish_pass(std::span(*logits_).subspan(row * vocab, n * vocab), model_->prefix_cache());
     row += n;
   }
 }
@@ -199,7 +200,7 @@ void Scheduler::run_pass(const std::stop_token& cancel) {
 void Scheduler::emit() {
   for (const auto& s : running_) {
     if (!s->ready()) continue;
-    emissions_.push_back(s->emit());
+    emissions_.push_back(s->emit(logits_));
     if (emissions_.back().finish != Finish::none || emissions_.back().error) finished_.push_back(s->id());
   }
 }

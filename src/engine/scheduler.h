@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <stop_token>
 #include <vector>
 
 #include "engine/model_impl.h"
@@ -34,7 +33,7 @@ class Scheduler {
   /// One forward pass where one is needed, then a token of each sequence that has one, in order of joining. Sequences
   /// that have finished or failed leave at the next step. Throws Error(cancelled) when the caller asked to stop during
   /// the pass; nothing has changed then.
-  const std::vector<Emission>& step(const std::stop_token& cancel = {});
+  const std::vector<Emission>& step(const CancelCheck& cancel = {});
 
   int64_t preemptions() const { return preemptions_; }
   /// Prompt tokens fed by the last step.
@@ -50,7 +49,7 @@ class Scheduler {
   void preempt(Sequence* sequence);
   bool fits() const;
   int64_t held_bytes() const;
-  void run_pass(const std::stop_token& cancel);
+  void run_pass(const CancelCheck& cancel);
   void emit();
 
   std::shared_ptr<ModelImpl> model_;
@@ -64,8 +63,8 @@ class Scheduler {
   };
   std::vector<Planned> planned_;
   std::vector<nn::Span> spans_;
-  std::vector<uint64_t> blocks_being_made_;  // prefix keys of blocks that planned prompts will fill
-  std::vector<float> logits_;
+  std::vector<uint64_t> blocks_being_made_;                    // prefix keys of blocks that planned prompts will fill
+  RowMemory logits_ = std::make_shared<std::vector<float>>();  // of the last pass, [rows, vocab]
   std::vector<Emission> emissions_;
   std::vector<int64_t> finished_;
   int64_t next_id_ = 0;

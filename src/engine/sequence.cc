@@ -14,6 +14,12 @@ std::string names_of(std::span<const std::shared_ptr<LogitsProcessor>> processor
   return join(names, ", ");
 }
 
+/// Memory for new values: the same, unless somebody keeps the old ones.
+std::vector<float>& renewed(RowMemory& memory) {
+  if (!memory || memory.use_count() > 1) memory = std::make_shared<std::vector<float>>();
+  return *memory;
+}
+
 }  // namespace
 
 Sequence::Sequence(int64_t id, SequenceRequest request, ModelImpl& model)
@@ -66,7 +72,7 @@ std::optional<int32_t> Sequence::forced_token() {
   return forced_;
 }
 
-Emission Sequence::emit() {
+Emission Sequence::emit(const RowMemory& pass_rows) {
   Emission emission;
   in_prompt_ = false;
   if (request_.max_tokens == 0) {
@@ -78,7 +84,7 @@ Emission Sequence::emit() {
       if (const auto forced = forced_token()) {
         append(emission, *forced);
       } else {
-        emission = emit_sampled();
+        emission = emit_sampled(pass_rows);
       }
     } catch (...) {
       emission.error = std::current_exception();
@@ -91,18 +97,18 @@ Emission Sequence::emit() {
   return emission;
 }
 
-Emission Sequence::emit_sampled() {
+Emission Sequence::emit_sampled(const RowMemory& pass_rows) {
   Emission emission;
   const auto vocab = static_cast<size_t>(vocab_);
   const std::span<float> logits = rows_.subspan(row_ * vocab, vocab);
-  emission.choice = choose(logits);
+  emission.choice = choose(logits, n_rows_ > 1 ? kept_rows_ : pass_rows);
   emission.logits = logits;
   emission.log_normalizer = sampler_.log_normalizer();
   append(emission, emission.choice.token);
   return emission;
 }
 
-sampling::Choice Sequence::choose(std::span<float> logits) {
+sampling::Choice Sequence::choose(std::span<float> logits, const RowMemory& memory) {
   const Kernels& kernels = model_.executor().kernels();
   const auto n = static_cast<int64_t>(logits.size());
   const auto& tokens = cache().tokens;
@@ -110,7 +116,7 @@ sampling::Choice Sequence::choose(std::span<float> logits) {
   if (!request_.processors.empty()) {
     start_processors();
     const bool good = kernels.argmax(logits.data(), n) >= 0;
-    for (const auto& p : request_.processors) p->process(tokens, logits);
+    for (const auto& p : request_.processors) p->process_row(tokens, logits, memory);
     if (good && kernels.argmax(logits.data(), n) < 0) {
       throw_invalid(
           "after the logits processors ({}) the logits for position {} hold NaN or +inf, or are all -inf; at least "
@@ -120,13 +126,14 @@ sampling::Choice Sequence::choose(std::span<float> logits) {
   }
   if (!request_.sampler_function) return sampler_.sample(logits, position);
   sampler_.sample(logits, position);  // greedy: checks the logits and normalises them
-  logprobs_.assign(logits.begin(), logits.end());
-  for (float& x : logprobs_) x -= sampler_.log_normalizer();
-  const int32_t token = request_.sampler_function(logprobs_, {request_.seed, position});
+  std::vector<float>& logprobs = renewed(logprobs_);
+  logprobs.assign(logits.begin(), logits.end());
+  for (float& x : logprobs) x -= sampler_.log_normalizer();
+  const int32_t token = request_.sampler_function(logprobs, {request_.seed, position, logprobs_});
   if (token < 0 || token >= vocab_) {
     throw_invalid("sampler_function: expected an id in [0, {}), got {}", vocab_, token);
   }
-  return {token, logprobs_[static_cast<size_t>(token)]};
+  return {token, logits[static_cast<size_t>(token)] - sampler_.log_normalizer()};
 }
 
 // The token joins the history, and is judged against the guess made for its place.
@@ -217,9 +224,9 @@ void Sequence::finish_pass(std::span<float> logits, PrefixCache& prefixes) {
   row_ = 0;
   n_rows_ = wants_rows_ ? drafts_.size() + 1 : 0;
   rows_ = logits;
-  if (n_rows_ > 1) {  // needed in later steps too
-    kept_rows_.assign(logits.begin(), logits.end());
-    rows_ = kept_rows_;
+  if (n_rows_ > 1) {
+    renewed(kept_rows_).assign(logits.begin(), logits.end());
+    rows_ = *kept_rows_;
   }
   if (shares_prefixes(prefixes)) prefixes.store(cache().tokens, cache().kv, stored_);
   report_progress();

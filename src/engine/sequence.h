@@ -77,8 +77,9 @@ class Sequence {
 
   /// Whether emit() needs no pass first: logits are at hand, or only one id is admitted.
   bool ready();
-  /// The next token. Needs ready(). `error` is set when a processor or the sampler threw.
-  Emission emit();
+  /// The next token. Needs ready(). pass_rows: the memory of the last pass's logits. `error` is set when a processor or
+  /// the sampler threw.
+  Emission emit(const RowMemory& pass_rows);
 
   /// What to feed in the next pass, at most `budget` ids of a prompt; guesses are added behind a single pending id.
   nn::Span plan(int64_t budget);
@@ -99,9 +100,9 @@ class Sequence {
   void report_progress();
 
  private:
-  Emission emit_sampled();
+  Emission emit_sampled(const RowMemory& pass_rows);
   std::optional<int32_t> forced_token();
-  sampling::Choice choose(std::span<float> logits);
+  sampling::Choice choose(std::span<float> logits, const RowMemory& memory);
   void append(Emission& emission, int32_t token);
   Finish finish_of(int32_t token) const;
   std::vector<int32_t> guesses();
@@ -130,12 +131,12 @@ class Sequence {
   size_t judged_ = 0;            // how many of them the history confirms
   std::vector<int32_t> fed_;     // ids of the pass being planned
   bool wants_rows_ = false;
-  std::span<float> rows_;  // [rows, vocab] logits of the last pass
-  std::vector<float> kept_rows_;
+  std::span<float> rows_;        // [rows, vocab] logits of the last pass
+  RowMemory kept_rows_;          // those of them that are needed in later steps too
   size_t row_ = 0, n_rows_ = 0;  // the next to use, and how many there are
   std::optional<int32_t> forced_;
   bool forced_known_ = false;  // forced_ has been asked for at this position
-  std::vector<float> logprobs_;
+  RowMemory logprobs_;         // [vocab], for a sampler of the caller's own
 };
 
 }  // namespace mlxlm::engine

@@ -70,11 +70,11 @@ class Executor::Pass {
     reserve();
   }
 
-  void run(std::vector<float>& logits, const std::stop_token& cancel) {
+  void run(std::vector<float>& logits, const CancelCheck& cancel) {
     embed();
     lap(PassPart::setup);
     for (size_t i = 0; i < e_.spec_.layers.size(); ++i) {
-      if (cancel.stop_requested()) throw Error(ErrorKind::cancelled, "the forward pass was cancelled");
+      if (cancel.requested()) throw Error(ErrorKind::cancelled, "the forward pass was cancelled");
       layer(i);
     }
     head(logits);
@@ -321,7 +321,7 @@ int64_t Executor::kv_bytes(int64_t tokens, const KvOptions& options) const {
   return tokens <= start ? bytes(tokens, false) : bytes(start, false) + bytes(tokens, true);
 }
 
-void Executor::forward(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel) {
+void Executor::forward(std::span<const Span> spans, std::vector<float>& logits, const CancelCheck& cancel) {
   for (const Span& span : spans) {
     if (span.tokens.empty()) throw_invalid("a span of a forward pass has no tokens");
     for (const int32_t id : span.tokens) {
@@ -370,7 +370,7 @@ void Executor::plan_stages(std::span<const Span> spans) {
   }
 }
 
-void Executor::run_stages(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel) {
+void Executor::run_stages(std::span<const Span> spans, std::vector<float>& logits, const CancelCheck& cancel) {
   Workspace& ws = *workspace_;
   if (ws.later_pieces.empty()) {
     Pass(*this, ws.pieces).run(logits, cancel);

@@ -5,10 +5,10 @@
 #include <memory>
 #include <mutex>
 #include <span>
-#include <stop_token>
 #include <string>
 #include <vector>
 
+#include "base/cancel.h"
 #include "base/thread_pool.h"
 #include "nn/kv_cache.h"
 #include "nn/profile.h"
@@ -45,7 +45,7 @@ class Executor {
   /// One pass over all spans, without padding. `logits` becomes [rows wanted in span order, vocab_size]. Token ids must
   /// be in [0, vocab_size). On an exception the sequences are as before. Throws Error(cancelled) soon after `cancel`
   /// has been asked to stop.
-  void forward(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel = {});
+  void forward(std::span<const Span> spans, std::vector<float>& logits, const CancelCheck& cancel = {});
 
   /// From now on the passes add their times to `profile`, which must live as long; null: to none.
   void set_profile(PassProfile* profile);
@@ -70,7 +70,7 @@ class Executor {
   struct Workspace;
 
   void plan_stages(std::span<const Span> spans);
-  void run_stages(std::span<const Span> spans, std::vector<float>& logits, const std::stop_token& cancel);
+  void run_stages(std::span<const Span> spans, std::vector<float>& logits, const CancelCheck& cancel);
 
   ModelSpec spec_;
   Weights weights_;

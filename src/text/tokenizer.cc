@@ -2,6 +2,7 @@
 #include "mlxlm/tokenizer.h"
 
 #include "io/json.h"
+#include "text/detokenizer.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
 
@@ -71,5 +72,20 @@ std::optional<int32_t> Tokenizer::bos_token_id() const { return impl_->bos_token
 const std::vector<int32_t>& Tokenizer::eos_token_ids() const { return impl_->eos_token_ids(); }
 
 bool Tokenizer::has_thinking() const { return impl_->has_thinking(); }
+
+struct StreamingDetokenizer::State {
+  text::StreamingDetokenizer detokenizer;
+};
+
+StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens)
+    : state_(new State{text::StreamingDetokenizer(tokenizer, skip_special_tokens)}) {}
+StreamingDetokenizer::~StreamingDetokenizer() = default;
+StreamingDetokenizer::StreamingDetokenizer(StreamingDetokenizer&&) noexcept = default;
+StreamingDetokenizer& StreamingDetokenizer::operator=(StreamingDetokenizer&&) noexcept = default;
+
+void StreamingDetokenizer::add_token(int32_t id) { state_->detokenizer.add_token(id); }
+void StreamingDetokenizer::finalize() { state_->detokenizer.finalize(); }
+std::string StreamingDetokenizer::take_segment() { return state_->detokenizer.take_segment(); }
+void StreamingDetokenizer::reset() { state_->detokenizer.reset(); }
 
 }  // namespace mlxlm
