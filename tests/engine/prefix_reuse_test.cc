@@ -38,7 +38,7 @@ class PrefixReuse : public testing::TestWithParam<const char*> {
       config["sliding_window_pattern"] = 2;
     }
     folder_ = test::write_random_model({.config = config, .bits = 4, .dtype = DType::bf16, .seed = 5});
-    loaded_ = std::make_unique<Loaded>(load(folder_, {.threads = 2, .prefix_cache_bytes = 1 << 20}));
+    loaded_ = std::make_unique<Loaded>(load(folder_, {.threads = 1, .prefix_cache_bytes = 1 << 20}));
   }
   void TearDown() override {
     loaded_.reset();
