@@ -16,7 +16,7 @@ namespace mlxlm::cli {
 namespace {
 
 constexpr size_t kLongestLine = size_t{256} << 20;  // a file without newlines must not fill the memory
-constexpr int kPatience = 100;                      // milliseconds between looks for a stop request
+constexpr int kPollTimeout = 100;                      // milliseconds between looks for a stop request
 
 [[noreturn]] void fail(const std::string& path, const char* what) {
   const int error = errno;
@@ -56,7 +56,7 @@ bool LineReader::take_line(std::string& line) {
 
 bool LineReader::fill(bool wait) {
   pollfd input = {fd_, POLLIN, 0};
-  if (::poll(&input, 1, wait ? kPatience : 0) <= 0) return false;
+  if (::poll(&input, 1, wait ? kPollTimeout : 0) <= 0) return false;
   buffer_.erase(0, start_);
   searched_ -= start_;
   start_ = 0;

@@ -6,13 +6,6 @@
 #include "cli/report.h"
 
 namespace mlxlm::cli {
-namespace {
-
-constexpr std::chrono::milliseconds kRedraw{100};  // faster than the eye follows, slow enough to cost nothing
-constexpr const char* kEraseLine = "\r\x1b[K";
-
-}  // namespace
-
 std::string download_line(const DownloadProgress& progress, double rate) {
   const bool checking = progress.stage == DownloadProgress::Stage::checking;
   std::string line = progress_line(checking ? "Checking" : "Downloading", progress.bytes_done, progress.bytes_total);

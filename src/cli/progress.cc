@@ -8,9 +8,7 @@
 namespace mlxlm::cli {
 namespace {
 
-constexpr std::chrono::seconds kPatience{1};       // shorter work needs no bar
-constexpr std::chrono::milliseconds kRedraw{100};  // faster than the eye follows, slow enough to cost nothing
-constexpr const char* kEraseLine = "\r\x1b[K";
+constexpr std::chrono::seconds kPatience{1};  // shorter work needs no bar
 
 }  // namespace
 

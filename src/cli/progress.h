@@ -10,6 +10,9 @@
 
 namespace mlxlm::cli {
 
+inline constexpr std::chrono::milliseconds kRedraw{100};  ///< faster than the eye follows, slow enough to cost nothing
+inline constexpr const char* kEraseLine = "\r\x1b[K";
+
 /// One line of progress: "label [=====>     ] 42 %". At most 50 characters of bar and figures beside the label.
 std::string progress_line(const std::string& label, int64_t done, int64_t total);
 

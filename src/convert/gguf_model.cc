@@ -152,9 +152,9 @@ const Architecture& find_architecture(const GgufFile& gguf) {
 }
 
 /// Reads one file's plan.
-class Planner {
+class GgufPlanner {
  public:
-  explicit Planner(const GgufFile& gguf) : gguf_(gguf), architecture_(find_architecture(gguf)) {
+  explicit GgufPlanner(const GgufFile& gguf) : gguf_(gguf), architecture_(find_architecture(gguf)) {
     for (const GgufTensor& tensor : gguf.tensors()) by_name_[tensor.name] = &tensor;
   }
 
@@ -365,6 +365,6 @@ class Planner {
 
 }  // namespace
 
-ModelPlan plan_model(const GgufFile& gguf) { return Planner(gguf).plan(); }
+ModelPlan plan_model(const GgufFile& gguf) { return GgufPlanner(gguf).plan(); }
 
 }  // namespace mlxlm::conversion

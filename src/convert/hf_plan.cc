@@ -79,9 +79,9 @@ Json format_json(QuantFormat format) {
   return {{"group_size", format.group_size}, {"bits", format.bits}, {"mode", "affine"}};
 }
 
-class Planner {
+class HfPlanner {
  public:
-  Planner(const io::ModelFolder& folder, const nn::ModelSpec& spec, const ConvertOptions& options)
+  HfPlanner(const io::ModelFolder& folder, const nn::ModelSpec& spec, const ConvertOptions& options)
       : folder_(folder),
         spec_(spec),
         options_(options),
@@ -289,7 +289,7 @@ void check_options(const ConvertOptions& options) {
 }
 
 HfPlan plan_hf(const io::ModelFolder& folder, const nn::ModelSpec& spec, const ConvertOptions& options) {
-  return Planner(folder, spec, options).plan();
+  return HfPlanner(folder, spec, options).plan();
 }
 
 }  // namespace mlxlm::conversion

@@ -15,7 +15,7 @@ namespace {
 // Positions beyond are not distinct in the float32 that rope computes with.
 constexpr int64_t kMostPositions = int64_t{1} << 24;
 // Rows converted at a time.
-constexpr int64_t kStep = 512;
+constexpr int64_t kRowsAtATime = 512;
 
 /// Fits the layers of a file to a model.
 class Loader {
@@ -195,7 +195,7 @@ class Loader {
           continue;
         }
         const int64_t stop = std::min(end, first < kept && kept < held_from ? kept : end);
-        const RowRun part{first, run.row + (first - run.position), std::min(kStep, stop - first)};
+        const RowRun part{first, run.row + (first - run.position), std::min(kRowsAtATime, stop - first)};
         quantized_ ? write_codes(i, part, kv) : write_floats(i, part, kv);
         first += part.count;
       }

@@ -14,11 +14,11 @@
 #include "base/error.h"
 #include "hub/backoff.h"
 #include "hub/file_lock.h"
-#include "io/files.h"
 
 namespace mlxlm::hub {
 namespace {
 
+constexpr size_t kBuffer = 1 << 20;
 constexpr int kAttempts = 5;       // without a new byte: half a minute at most, unless the server asks for longer
 constexpr int kWrongContents = 3;  // a server that sends other bytes than announced is not asked for ever
 
@@ -33,59 +33,54 @@ std::optional<int64_t> number_of(std::string_view text) {
 
 }  // namespace
 
-/// The .incomplete file and the checksum of what it holds. What arrives is gathered, and written in blocks that end at
-/// multiples of the buffer's size. Bytes are written at their own place, so a second writer that a broken lock lets in
-/// writes the same ones.
+/// The .incomplete file and the checksum of what it holds. Bytes are written at their own place, so a second writer
+/// that a broken lock lets in writes the same ones.
 class FileDownload::Output {
  public:
-  Output(std::string path, const RepoFile& file) : path_(std::move(path)), file_(file), buffer_(io::kHugePageBytes) {
+  Output(std::string path, const RepoFile& file) : path_(std::move(path)), file_(file), buffer_(kBuffer) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd_ < 0) throw_error(ErrorKind::io, "{}: cannot create: {}", path_, reason(errno));
     reset_digest();
   }
-  ~Output() {
-    try {
-      flush();
-    } catch (const std::exception&) {  // it did not arrive, then
-    }
-    ::close(fd_);
-  }
+  ~Output() { ::close(fd_); }
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  int64_t position() const { return written_ + static_cast<int64_t>(gathered_); }
-  /// Room for what comes next; never empty.
-  std::span<char> buffer() { return std::span(buffer_).subspan(gathered_, room()); }
+  int64_t position() const { return position_; }
+  std::span<char> buffer() { return buffer_; }
 
   /// Takes over what an earlier call left.
   void resume(const std::stop_token& cancel) {
     struct stat info {};
     if (::fstat(fd_, &info) != 0) throw_error(ErrorKind::io, "{}: cannot read its size: {}", path_, reason(errno));
     if (info.st_size > file_.size) return clear();
-    while (written_ < info.st_size) {
+    while (position_ < info.st_size) {
       throw_if_cancelled(cancel);
-      const auto left = static_cast<size_t>(info.st_size - written_);
-      const ssize_t n = ::pread(fd_, buffer_.data(), std::min(left, buffer_.size()), written_);
+      const auto left = static_cast<size_t>(info.st_size - position_);
+      const ssize_t n = ::pread(fd_, buffer_.data(), std::min(left, buffer_.size()), position_);
       if (n < 0 && errno == EINTR) continue;
       if (n < 0) throw_error(ErrorKind::io, "{}: cannot read: {}", path_, reason(errno));
       if (n == 0) break;
-      if (digest_) digest_->update({buffer_.data(), static_cast<size_t>(n)});
-      written_ += n;
+      advance(static_cast<size_t>(n));
     }
   }
 
-  /// Takes the first n bytes of buffer().
+  /// Appends the first n bytes of the buffer.
   void write(size_t n) {
-    if (digest_) digest_->update({buffer().data(), n});
-    const bool full = n == room();
-    gathered_ += n;
-    if (full) flush();
+    for (size_t done = 0; done < n;) {
+      const ssize_t written = ::pwrite(fd_, buffer_.data() + done, n - done, position_ + static_cast<int64_t>(done));
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) {
+        throw_error(ErrorKind::io, "{}: cannot write: {}; what arrived so far is kept", path_, reason(errno));
+      }
+      done += static_cast<size_t>(written);
+    }
+    advance(n);
   }
 
   void clear() {
     if (::ftruncate(fd_, 0) != 0) throw_error(ErrorKind::io, "{}: cannot empty: {}", path_, reason(errno));
-    written_ = 0;
-    gathered_ = 0;
+    position_ = 0;
     reset_digest();
   }
 
@@ -96,7 +91,6 @@ class FileDownload::Output {
 
   /// Gives the complete file its name.
   void commit(const std::string& path) {
-    flush();
     // A second writer may have left more behind. Synced first: after a power failure the name must not lead to less.
     if (::ftruncate(fd_, file_.size) != 0 || ::fsync(fd_) != 0) {
       throw_error(ErrorKind::io, "{}: cannot write: {}", path_, reason(errno));
@@ -111,25 +105,16 @@ class FileDownload::Output {
     digest_.reset();
     if (BlobDigest::is_known(file_.etag)) digest_.emplace(file_.etag, static_cast<uint64_t>(file_.size));
   }
-  /// Bytes up to the next multiple of the buffer's size in the file.
-  size_t room() const { return buffer_.size() - static_cast<size_t>(position()) % buffer_.size(); }
-  void flush() {
-    for (size_t done = 0; done < gathered_;) {
-      const ssize_t n = ::pwrite(fd_, buffer_.data() + done, gathered_ - done, written_ + static_cast<int64_t>(done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) throw_error(ErrorKind::io, "{}: cannot write: {}; what arrived so far is kept", path_, reason(errno));
-      done += static_cast<size_t>(n);
-    }
-    written_ += static_cast<int64_t>(gathered_);
-    gathered_ = 0;
+  void advance(size_t n) {
+    if (digest_) digest_->update({buffer_.data(), n});
+    position_ += static_cast<int64_t>(n);
   }
 
   std::string path_;
   const RepoFile& file_;
   std::vector<char> buffer_;
-  std::optional<BlobDigest> digest_;  ///< of the bytes before position(); none where the etag states no checksum
-  int64_t written_ = 0;               ///< bytes of the file
-  size_t gathered_ = 0;               ///< at the start of the buffer, for the file's end
+  std::optional<BlobDigest> digest_;  ///< of the bytes before position_; none where the etag states no checksum
+  int64_t position_ = 0;
   int fd_ = -1;
 };
 

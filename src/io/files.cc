@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/format.h"
+#include "base/page_arena.h"
 
 namespace mlxlm::io {
 namespace {

@@ -10,11 +10,6 @@
 
 namespace mlxlm::io {
 
-/// The size of a huge page of x86-64 and of most AArch64 systems. Files are written in blocks of this size, and mapped
-/// at multiples of it: then a file system that caches files in large pages can map them as such, which spares address
-/// translations (a quarter of the time of a pass that reads all weights) and page faults.
-inline constexpr size_t kHugePageBytes = size_t{2} << 20;
-
 /// A regular file opened for reading. Throws Error(not_found or io) with the path and the system's reason.
 class InputFile {
  public:
@@ -26,7 +21,8 @@ class InputFile {
   size_t size() const { return size_; }
   /// Reads exactly n bytes; a file that shrank meanwhile is an error.
   void read(char* to, size_t n);
-  /// Maps the whole file read-only; empty for an empty file. Undo with unmap().
+  /// Maps the whole file read-only, at a multiple of kHugePageBytes: a file system that caches it in large pages can
+  /// then map it so. Empty for an empty file. Undo with unmap().
   std::span<const std::byte> map() const;
   static void unmap(std::span<const std::byte> bytes) noexcept;
   /// Takes mapped bytes out of resident memory; they are read again when touched. Only for bytes of map().
@@ -38,8 +34,8 @@ class InputFile {
   size_t size_ = 0;
 };
 
-/// A file written under a temporary name beside its own and renamed by commit(); without a commit it vanishes. Small
-/// writes are gathered.
+/// A file written under a temporary name beside its own and renamed by commit(); without a commit it vanishes.
+/// Written in blocks of kHugePageBytes, which are cached as huge pages where the file system can.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path);

@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "base/page_arena.h"
 #include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "kernels/peak_sets.h"
@@ -87,7 +90,9 @@ double read_rate(ThreadPool& pool, uint64_t (*read)(const std::byte*, size_t)) {
   constexpr int64_t kPerPiece = 16;             // about a millisecond: some pieces are read without interruption
   constexpr double kTotal = 0.15;
   const size_t bytes = buffer_bytes(pool.size());
-  const std::unique_ptr<std::byte[]> buffer(new std::byte[bytes]);  // not initialised: the threads do it below
+  const std::unique_ptr<std::byte, decltype(&std::free)> buffer(static_cast<std::byte*>(allocate_aligned(bytes)),
+                                                                &std::free);
+  if (!buffer) throw std::bad_alloc();
   const int64_t chunks = static_cast<int64_t>(bytes) / kChunk;
   pool.tasks(chunks, [&](int64_t chunk, int) { std::memset(buffer.get() + chunk * kChunk, 1, kChunk); });
   std::atomic<uint64_t> sink{0};

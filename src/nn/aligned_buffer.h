@@ -6,6 +6,8 @@
 #include <memory>
 #include <new>
 
+#include "base/page_arena.h"
+
 namespace mlxlm::nn {
 
 template <typename T>
@@ -16,8 +18,7 @@ class AlignedBuffer {
     if (count > capacity_) {
       data_.reset();
       capacity_ = 0;
-      const size_t bytes = (count * sizeof(T) + 63) / 64 * 64;
-      data_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+      data_.reset(static_cast<T*>(allocate_aligned(count * sizeof(T))));
       if (!data_) throw std::bad_alloc();
       capacity_ = count;
     }

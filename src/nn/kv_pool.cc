@@ -1,7 +1,6 @@
 #include "nn/kv_pool.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
@@ -45,7 +44,9 @@ struct alignas(64) KvPool::Header {
 
 KvPool::Header& KvPool::header(BlockId block) { return *reinterpret_cast<Header*>(block - sizeof(Header)); }
 
-void KvPool::free_block(BlockId block) { std::free(block - sizeof(Header)); }
+void KvPool::free_block(BlockId block) {
+  arena_.release(block - sizeof(Header), sizeof(Header) + static_cast<size_t>(header(block).bytes));
+}
 
 size_t KvPool::format_index(int bits, int group_size) {
   if (bits == 0) return 0;
@@ -89,8 +90,8 @@ KvPool::BlockId KvPool::allocate(size_t group, int bits, int group_size) {
     bytes_free_ -= bytes;
   } else {
     make_space(bytes);
-    const size_t size = sizeof(Header) + static_cast<size_t>((bytes + 63) / 64 * 64);
-    void* memory = std::aligned_alloc(alignof(Header), size);
+    const size_t size = sizeof(Header) + static_cast<size_t>(bytes);
+    void* const memory = arena_.allocate(size);
     if (memory == nullptr) throw_error(ErrorKind::io, "out of memory: {} bytes for keys and values", size);
     block = static_cast<std::byte*>(memory) + sizeof(Header);
     new (memory) Header{bytes, pool, 0};

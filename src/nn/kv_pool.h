@@ -5,6 +5,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/page_arena.h"
 #include "kernels/kv_layout.h"
 #include "nn/spec.h"
 
@@ -59,12 +60,13 @@ class KvPool {
 
   static size_t format_index(int bits, int group_size);
   static Header& header(BlockId block);
-  static void free_block(BlockId block);
+  void free_block(BlockId block);
   void make_space(int64_t bytes);
 
   const std::vector<KvGroup> groups_;
   const int64_t byte_budget_;
-  mutable std::mutex mutex_;                // guards what follows, and the blocks' headers
+  mutable std::mutex mutex_;  // guards what follows, and the blocks' headers
+  PageArena arena_;
   std::vector<std::vector<BlockId>> free_;  // per group and format
   int64_t bytes_in_use_ = 0;
   int64_t bytes_free_ = 0;

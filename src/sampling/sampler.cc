@@ -30,7 +30,7 @@ SamplerFunction make_sampler(const SamplerOptions& options, const std::vector<in
 namespace sampling {
 namespace {
 
-bool more_likely(const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
+bool more_likely_pair(const std::pair<float, int32_t>& a, const std::pair<float, int32_t>& b) {
   return a.first > b.first || (a.first == b.first && a.second < b.second);
 }
 
@@ -137,14 +137,14 @@ std::vector<std::pair<int32_t, float>> top_logprobs(std::span<const float> logit
     if (logits[i] == -std::numeric_limits<float>::infinity()) continue;  // banned
     const std::pair<float, int32_t> candidate{logits[i], static_cast<int32_t>(i)};
     if (best.size() == count) {
-      if (!more_likely(candidate, best.front())) continue;
-      std::pop_heap(best.begin(), best.end(), more_likely);
+      if (!more_likely_pair(candidate, best.front())) continue;
+      std::pop_heap(best.begin(), best.end(), more_likely_pair);
       best.pop_back();
     }
     best.push_back(candidate);
-    std::push_heap(best.begin(), best.end(), more_likely);
+    std::push_heap(best.begin(), best.end(), more_likely_pair);
   }
-  std::sort_heap(best.begin(), best.end(), more_likely);
+  std::sort_heap(best.begin(), best.end(), more_likely_pair);
   std::vector<std::pair<int32_t, float>> result;
   for (const auto& [logit, id] : best) result.emplace_back(id, logit - log_normalizer);
   return result;

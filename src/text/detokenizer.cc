@@ -4,12 +4,6 @@
 #include "text/tokenizer_impl.h"
 
 namespace mlxlm::text {
-namespace {
-
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
-}  // namespace
-
 StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens)
     : StreamingDetokenizer(tokenizer.impl().hf(), tokenizer.impl().decode_plan(), skip_special_tokens) {
   kept_ = tokenizer;

@@ -5,8 +5,6 @@
 namespace mlxlm::text {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 /// Continuation bytes after a lead byte, and the range of the first one (Unicode table 3-7); 0 for an ill-formed lead.
 struct Lead {
   size_t missing;

@@ -8,6 +8,9 @@
 
 namespace mlxlm::text {
 
+/// U+FFFD, which stands for bytes that are not UTF-8.
+inline constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+
 /// Byte offset of the first ill-formed sequence, or nothing when all of `text` is UTF-8.
 std::optional<size_t> find_invalid_utf8(std::string_view text);
 

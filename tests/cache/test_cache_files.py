@@ -176,7 +176,7 @@ def test_files_of_earlier_versions(models, tmp_path, kind, with_step):
 
 @pytest.mark.parametrize("key", ["type", "rope_type"])
 def test_llama3_rope_at_position_8192(tmp_path, key):
-    """A ring far into a text, where the figures of Llama 3.1 stretch most wavelengths: the next positions are 8190 on."""
+    """A ring far into a text with the figures of Llama 3.1: the next positions are 8190 and on."""
     scaling = {key: "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
                "original_max_position_embeddings": 8192}
     conf = dict(MODELS["qwen3"], rope_theta=500000.0, max_position_embeddings=131072)

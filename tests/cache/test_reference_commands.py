@@ -1,5 +1,5 @@
-"""Cache files between the commands: `mlxlm cache-prompt` and `mlxlm generate`, `mlx_lm.cache_prompt` and `mlx_lm.generate`
-themselves, with their own options, metadata and chat templates. Both continue with the same tokens."""
+"""Cache files between the commands: `mlxlm cache-prompt` and `mlxlm generate`, and the real `mlx_lm.cache_prompt` and
+`mlx_lm.generate`, with their own options, metadata and chat templates. Both continue with the same tokens."""
 import importlib
 import json
 import os
@@ -17,6 +17,7 @@ TEMPLATE = ("{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% end
             "{% if add_generation_prompt %}[assistant] {% endif %}")
 STEPS = "24"
 TIMEOUT = 120
+EXACT = ("--precision", "exact")  # float32, as these models are
 
 MODELS = {
     "llama": reference.config("llama", head_dim=32),
@@ -56,8 +57,7 @@ def mlxlm(*args):
 
 
 def our_tokens(path, *options):
-    answer = mlxlm("generate", "--prompt-cache-file", path, "--prompt", QUERY, "-m", STEPS, "--precision", "exact", "--json",
-                   *options)
+    answer = mlxlm("generate", "--prompt-cache-file", path, "--prompt", QUERY, "-m", STEPS, *EXACT, "--json", *options)
     return json.loads(answer)["token_ids"]
 
 
@@ -82,8 +82,8 @@ def reference_tokens(monkeypatch, path, *options):
 
     monkeypatch.setattr(module, "stream_generate", watched)
     # One prompt token at a time: with a window mlx-lm's answer depends on the size of its chunks.
-    run_main(monkeypatch, "generate", "--prompt-cache-file", path, "--prompt", QUERY, "-m", STEPS, "--prefill-step-size", 1,
-             *options)
+    run_main(monkeypatch, "generate", "--prompt-cache-file", path, "--prompt", QUERY, "-m", STEPS,
+             "--prefill-step-size", 1, *options)
     return tokens
 
 
@@ -91,8 +91,7 @@ def reference_tokens(monkeypatch, path, *options):
 def test_the_reference_goes_on_from_our_file(folders, tmp_path, monkeypatch, kind):
     name, options, of_file = KINDS[kind]
     path = tmp_path / "cache.safetensors"
-    mlxlm("cache-prompt", "--model", folders(name), "--prompt", TEXT, "--prompt-cache-file", path, "--precision", "exact",
-          *options)
+    mlxlm("cache-prompt", "--model", folders(name), "--prompt", TEXT, "--prompt-cache-file", path, *EXACT, *options)
     expected = our_tokens(path)
     assert len(expected) >= 8
     assert reference_tokens(monkeypatch, path, *of_file) == expected
@@ -102,7 +101,8 @@ def test_the_reference_goes_on_from_our_file(folders, tmp_path, monkeypatch, kin
 def test_we_go_on_from_the_references_file(folders, tmp_path, monkeypatch, kind):
     name, options, of_file = KINDS[kind]
     path = tmp_path / "cache.safetensors"
-    run_main(monkeypatch, "cache_prompt", "--model", folders(name), "--prompt", TEXT, "--prompt-cache-file", path, *options)
+    run_main(monkeypatch, "cache_prompt", "--model", folders(name), "--prompt", TEXT, "--prompt-cache-file", path,
+             *options)
     expected = reference_tokens(monkeypatch, path, *of_file)
     assert len(expected) >= 8
     assert our_tokens(path) == expected
@@ -122,11 +122,11 @@ def test_the_programs_themselves(folders, tmp_path):
 
     files = {"ours": tmp_path / "ours.safetensors", "theirs": tmp_path / "theirs.safetensors"}
     cache = ("--model", folder, "--prompt", TEXT, "--prompt-cache-file")
-    mlxlm("cache-prompt", *cache, files["ours"], "--precision", "exact")
+    mlxlm("cache-prompt", *cache, files["ours"], *EXACT)
     mlx_lm("cache_prompt", *cache, files["theirs"])
     query = ("--prompt", QUERY, "-m", STEPS, "--verbose", "false", "--prompt-cache-file")
     texts = {(program, file): run("generate", *query, path, *flags)
              for file, path in files.items()
-             for program, run, flags in (("mlxlm", mlxlm, ("--precision", "exact")), ("mlx_lm", mlx_lm, ()))}
+             for program, run, flags in (("mlxlm", mlxlm, EXACT), ("mlx_lm", mlx_lm, ()))}
     assert len(set(texts.values())) == 1, texts
     assert len(texts["mlxlm", "ours"]) > 8

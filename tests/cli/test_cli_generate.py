@@ -175,8 +175,9 @@ def test_every_eos_ends_unseen(mlxlm, tmp_path):
     lines = tmp_path / "requests.jsonl"
     for eos in (257, 65, 66, 258, 67):
         # x as the first token, then the end: a penalty takes x away once it has been seen.
-        args = ("--model", folder, "--logit-bias", json.dumps({"120": 2000, str(eos): 1000}), "--presence-penalty", 1500,
-                "--presence-context-size", 0, "--penalize-prompt", "false", "--extra-eos-token", "C", "-m", 9)
+        bias = json.dumps({"120": 2000, str(eos): 1000})
+        args = ("--model", folder, "--logit-bias", bias, "--presence-penalty", 1500, "--presence-context-size", 0,
+                "--penalize-prompt", "false", "--extra-eos-token", "C", "-m", 9)
         answer = mlxlm.json("generate", "--prompt", "What?", *args)
         assert (answer["token_ids"], answer["text"], answer["finish_reason"]) == ([120, eos], "x", "stop")
         assert mlxlm("generate", "--prompt", "What?", "--verbose", "false", *args, check=0).out == "x\n"

@@ -47,8 +47,8 @@ def write(folder, tokenizer, model_type, config):
 def test_settings(probe, tmp_path, kind, model_type, name):
     seen, tokenizer = set(), KINDS[kind]()
     for number, settings in enumerate(SETTINGS):
-        # transformers puts pre-tokenizers of its own in place of the file's (Qwen2Tokenizer), and takes a space off decoded
-        # texts that it did not write (CodeLlamaTokenizer).
+        # transformers puts pre-tokenizers of its own in place of the file's (Qwen2Tokenizer), and takes a space off
+        # decoded texts that it did not write (CodeLlamaTokenizer).
         if (name, settings.get("add_prefix_space")) in [("Qwen2Tokenizer", True), ("CodeLlamaTokenizer", False)]:
             continue
         config = ({"tokenizer_class": name} if name else {}) | settings
@@ -82,7 +82,7 @@ def test_class_from_the_models_config(probe, tmp_path):
 @pytest.mark.parametrize("kind", ["byte_level_gpt2", "byte_level_qwen", "gemma", "unigram"])
 @pytest.mark.parametrize("name", ["LlamaTokenizer", "GPT2Tokenizer", "Qwen2Tokenizer", "GemmaTokenizer"])
 def test_other_forms_are_what_the_file_says(probe, tmp_path, kind, name):
-    """transformers puts some classes' own pre-tokenizers in place of those of the file, with which the model was trained."""
+    """transformers puts some classes' own pre-tokenizers in place of the file's, which belong to the model."""
     settings = {"tokenizer_class": name, "legacy": False, "add_prefix_space": False, "add_eos_token": True}
     of_file = KINDS[kind]()
     folder = write(tmp_path / "model", of_file, "llama", settings)
