@@ -16,7 +16,7 @@ namespace mlxlm::cli {
 namespace {
 
 constexpr size_t kLongestLine = size_t{256} << 20;  // a file without newlines must not fill the memory
-constexpr int kPollTimeout = 100;                      // milliseconds between looks for a stop request
+constexpr int kPollTimeout = 100;                   // milliseconds between looks for a stop request
 
 [[noreturn]] void fail(const std::string& path, const char* what) {
   const int error = errno;

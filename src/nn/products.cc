@@ -58,9 +58,8 @@ void ProductRunner::for_share(std::span<const Product> products, int thread, F&&
 }
 
 void ProductRunner::multiply_share(const float* x, int64_t tokens, std::span<const Product> products, int thread) {
-  for_share(products, thread, [&](const Product& product, int64_t lo, int64_t hi) {
-    multiply_rows(product, x, tokens, lo, hi, thread);
-  });
+  for_share(products, thread,
+            [&](const Product& product, int64_t lo, int64_t hi) { multiply_rows(product, x, tokens, lo, hi, thread); });
 }
 
 void ProductRunner::fetch_share(std::span<const Product> products, int thread, const Gate& gate) const {
