@@ -10,7 +10,7 @@ namespace mlxlm {
 namespace {
 
 // Tokens in one forward pass: large enough to be efficient, small enough that the rows of a pass are few megabytes.
-constexpr size_t kStep = 512;
+constexpr size_t kTokensAPass = 512;
 
 void check(const Model& model, std::span<const int32_t> tokens, const PromptCache::State& cache) {
   if (tokens.empty()) throw_invalid("compute_logits: expected at least one token, got none");
@@ -34,7 +34,7 @@ std::vector<float> compute_logits(const Model& model, std::span<const int32_t> t
     for (auto pending = state.pending(); !pending.empty(); pending = state.pending()) {
       // Ids of earlier calls first: nobody asked for their logits.
       const size_t earlier = pending.size() - std::min(pending.size(), tokens.size());
-      const size_t n = std::min(earlier > 0 ? earlier : pending.size(), kStep);
+      const size_t n = std::min(earlier > 0 ? earlier : pending.size(), kTokensAPass);
       const nn::Rows wanted = earlier > 0 ? nn::Rows::none : nn::Rows::all;
       const nn::Span span{.sequence = &state.kv, .tokens = pending.first(n), .rows = wanted};
       state.model->executor().forward({&span, 1}, rows, cancel);

@@ -18,7 +18,7 @@
 namespace mlxlm::hub {
 namespace {
 
-constexpr size_t kBuffer = 1 << 20;
+constexpr size_t kDownloadBuffer = 1 << 20;
 constexpr int kAttempts = 5;       // without a new byte: half a minute at most, unless the server asks for longer
 constexpr int kWrongContents = 3;  // a server that sends other bytes than announced is not asked for ever
 
@@ -37,7 +37,7 @@ std::optional<int64_t> number_of(std::string_view text) {
 /// that a broken lock lets in writes the same ones.
 class FileDownload::Output {
  public:
-  Output(std::string path, const RepoFile& file) : path_(std::move(path)), file_(file), buffer_(kBuffer) {
+  Output(std::string path, const RepoFile& file) : path_(std::move(path)), file_(file), buffer_(kDownloadBuffer) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (fd_ < 0) throw_error(ErrorKind::io, "{}: cannot create: {}", path_, reason(errno));
     reset_digest();
