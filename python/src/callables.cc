@@ -30,21 +30,6 @@ std::string name_of(const nb::object& function) {
   return nb::cast<std::string>(nb::str(function.type().attr("__qualname__")));
 }
 
-// Calls with the GIL held; a Python error waits in `raised` while CallableRaised goes through the engine.
-template <typename Call>
-auto call_with_gil(RaisedError& raised, const Call& call) {
-  const nb::gil_scoped_acquire gil;
-  try {
-    return call();
-  } catch (nb::python_error& error) {
-    raised.keep(error);
-  } catch (const nb::builtin_exception& error) {
-    PyErr_SetString(PyExc_TypeError, error.what());
-    raised.keep_current();
-  }
-  throw CallableRaised();
-}
-
 class PythonProcessor : public LogitsProcessor {
  public:
   PythonProcessor(std::shared_ptr<Callable> callable, std::shared_ptr<RequestCallables> request)

@@ -12,14 +12,7 @@ namespace {
 ConvertProgress make_convert_progress(std::shared_ptr<Callable> callable, std::shared_ptr<RaisedError> raised) {
   return [callable = std::move(callable), check = make_signal_check(raised), raised](int64_t done, int64_t total) {
     if (check()) throw CallableRaised();
-    if (!callable) return;
-    const nb::gil_scoped_acquire gil;
-    try {
-      callable->function()(done, total);
-    } catch (nb::python_error& error) {
-      raised->keep(error);
-      throw CallableRaised();
-    }
+    if (callable) call_with_gil(*raised, [&] { callable->function()(done, total); });
   };
 }
 
@@ -44,16 +37,8 @@ QuantChoice choice_of(const nb::object& answer) {
 std::function<QuantChoice(const std::string&)> make_choice(nb::handle function, std::shared_ptr<RaisedError> raised) {
   const auto callable = std::make_shared<Callable>(nb::borrow(function), "quant_predicate");
   return [callable, raised = std::move(raised)](const std::string& path) {
-    const nb::gil_scoped_acquire gil;
-    try {
-      return choice_of(callable->function()(path));
-    } catch (nb::python_error& error) {
-      raised->keep(error);
-    } catch (const nb::builtin_exception& error) {
-      PyErr_SetString(PyExc_ValueError, error.what());
-      raised->keep_current();
-    }
-    throw CallableRaised();
+    return call_with_gil(
+        *raised, [&] { return choice_of(callable->function()(path)); }, PyExc_ValueError);
   };
 }
 

@@ -40,6 +40,22 @@ class RaisedError {
   std::optional<nb::python_error> error_;
 };
 
+/// Calls with the GIL held; a Python error waits in `raised` while CallableRaised goes through the engine. kind: of
+/// what the binding itself finds wrong.
+template <typename Call>
+auto call_with_gil(RaisedError& raised, const Call& call, PyObject* kind = PyExc_TypeError) {
+  const nb::gil_scoped_acquire gil;
+  try {
+    return call();
+  } catch (nb::python_error& error) {
+    raised.keep(error);
+  } catch (const nb::builtin_exception& error) {
+    PyErr_SetString(kind, error.what());
+    raised.keep_current();
+  }
+  throw CallableRaised();
+}
+
 /// Whether a signal (Ctrl-C) has been handled by raising: asked often, on the thread that computes, without the GIL.
 /// The error waits in `raised`. Signals reach the main thread only; elsewhere the answer is false, at no cost.
 std::function<bool()> make_signal_check(std::shared_ptr<RaisedError> raised);

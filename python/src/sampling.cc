@@ -19,33 +19,35 @@ std::span<float> row_of(const WritableRow& array) { return {array.data(), array.
 
 SamplingContext context_of(uint64_t seed, int64_t position) { return {seed, position}; }
 
-void filter_row(const WritableRow& row, const nb::dict& options, uint64_t seed, int64_t position) {
-  SamplerOptions sampler;
-  std::vector<int32_t> special;
+struct SamplerSettings {
+  SamplerOptions options;
+  std::vector<int32_t> xtc_special_tokens;
+};
+
+SamplerSettings sampler_settings(const nb::dict& options) {
+  SamplerSettings settings;
   OptionTable table;
-  add_sampler_options(table, sampler, special);
+  add_sampler_options(table, settings.options, settings.xtc_special_tokens);
   apply_options(options, table);
-  filter_logprobs(row_of(row), sampler, special, context_of(seed, position));
+  return settings;
+}
+
+SamplerFunction sampler_of(const nb::dict& options) {
+  const SamplerSettings settings = sampler_settings(options);
+  return make_sampler(settings.options, settings.xtc_special_tokens);
+}
+
+void filter_row(const WritableRow& row, const nb::dict& options, uint64_t seed, int64_t position) {
+  const SamplerSettings settings = sampler_settings(options);
+  filter_logprobs(row_of(row), settings.options, settings.xtc_special_tokens, context_of(seed, position));
 }
 
 int32_t sample_row(const WritableRow& row, const nb::dict& options, uint64_t seed, int64_t position) {
-  SamplerOptions sampler;
-  std::vector<int32_t> special;
-  OptionTable table;
-  add_sampler_options(table, sampler, special);
-  apply_options(options, table);
-  return make_sampler(sampler, special)(row_of(row), context_of(seed, position));
+  return sampler_of(options)(row_of(row), context_of(seed, position));
 }
 
 // Wrong options are errors here, not when the first token is drawn.
-void check_sampler(const nb::dict& options) {
-  SamplerOptions sampler;
-  std::vector<int32_t> special;
-  OptionTable table;
-  add_sampler_options(table, sampler, special);
-  apply_options(options, table);
-  make_sampler(sampler, special);
-}
+void check_sampler(const nb::dict& options) { sampler_of(options); }
 
 // (seed, position) of the sampler that this thread runs, or None.
 nb::object draw_of_this_call() {

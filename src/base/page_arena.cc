@@ -16,13 +16,13 @@ constexpr size_t kChunkBytes = 16 * kHugePageBytes;
 
 size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
+}  // namespace
+
 void wish_for_huge_pages([[maybe_unused]] void* memory, [[maybe_unused]] size_t bytes) {
 #if defined(MADV_HUGEPAGE)
-  ::madvise(memory, bytes, MADV_HUGEPAGE);  // without them nothing but time is lost
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
 #endif
 }
-
-}  // namespace
 
 void* allocate_aligned(size_t bytes) {
   if (bytes < kHugePageBytes) return std::aligned_alloc(kLine, round_up(bytes, kLine));

@@ -10,6 +10,9 @@ namespace mlxlm {
 /// The size of a huge page of x86-64 and of most AArch64 systems.
 inline constexpr size_t kHugePageBytes = size_t{2} << 20;
 
+/// Asks for huge pages where the system has them for this mapping; nothing but time is lost where it has none.
+void wish_for_huge_pages(void* memory, size_t bytes);
+
 /// Uninitialised memory at a multiple of 64, from one huge page's size on in huge pages where the system has them. Give
 /// it to std::free. Null where there is none.
 void* allocate_aligned(size_t bytes);

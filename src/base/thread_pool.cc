@@ -21,6 +21,17 @@ inline void pause_cpu() {
 #endif
 }
 
+template <typename F>
+void spin_until(const F& done) {
+  for (int spins = 0; !done(); ++spins) {
+    if (spins < kSpinsBeforeYield) {
+      pause_cpu();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
 }  // namespace
 
 int usable_cores() {
@@ -34,13 +45,7 @@ int usable_cores() {
 }
 
 void Gate::wait() const {
-  for (int spins = 0; !is_open(); ++spins) {
-    if (spins < kSpinsBeforeYield) {
-      pause_cpu();
-    } else {
-      sched_yield();
-    }
-  }
+  spin_until([this] { return is_open(); });
 }
 
 ThreadPool::ThreadPool(int threads) {
@@ -74,13 +79,7 @@ void ThreadPool::run_erased(Region region, void* context) {
     if (sleepers_.load() > 0) epoch_.notify_all();
   }
   call(0);
-  for (int spins = 0; running_.load(std::memory_order_acquire) != 0; ++spins) {
-    if (spins < kSpinsBeforeYield) {
-      pause_cpu();
-    } else {
-      sched_yield();
-    }
-  }
+  spin_until([this] { return running_.load(std::memory_order_acquire) == 0; });
   if (error_) {
     std::exception_ptr error;
     std::swap(error, error_);

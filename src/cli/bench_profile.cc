@@ -36,7 +36,7 @@ void PassCosts::add_pass(const nn::Executor& executor, int64_t sequences, int64_
     const auto key_bytes =
         dims * static_cast<double>(group.layout.n_kv_heads) * static_cast<double>(dtype_size(group.layout.dtype));
     attention.float32_macs += layers * dims * static_cast<double>(spec.n_heads) * static_cast<double>(pairs);
-    attention.bytes += layers * key_bytes * static_cast<double>(std::min(depth + tokens, seen(depth) + tokens));
+    attention.bytes += layers * key_bytes * static_cast<double>(seen(depth) + tokens);
   }
 }
 

@@ -6,6 +6,7 @@
 #include "cli/report.h"
 
 namespace mlxlm::cli {
+
 std::string download_line(const DownloadProgress& progress, double rate) {
   const bool checking = progress.stage == DownloadProgress::Stage::checking;
   std::string line = progress_line(checking ? "Checking" : "Downloading", progress.bytes_done, progress.bytes_total);

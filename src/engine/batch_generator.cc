@@ -219,8 +219,7 @@ BatchResult batch_generate(const Model& model, const Tokenizer& tokenizer, const
     return options.size() == 1 ? options.front() : options[i];
   };
   const auto ends = [&](int32_t token, const GenerateOptions& o) {
-    const auto& eos = o.eos_token_ids ? *o.eos_token_ids : model.eos_token_ids();
-    return std::ranges::count(eos, token) > 0 || std::ranges::count(o.extra_eos_token_ids, token) > 0;
+    return std::ranges::binary_search(engine::eos_token_ids(model, o), token);
   };
   BatchGenerator generator(model, tokenizer, batch);
   std::map<int64_t, size_t> index;

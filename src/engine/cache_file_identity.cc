@@ -47,7 +47,7 @@ void hash_matrix(Hash& hash, const Matrix& matrix) {
   const int64_t size = matrix.rows * matrix.row_bytes();
   const int64_t n = std::min(kSample, size);
   for (const int64_t at : {int64_t{0}, (size - n) / 2, size - n}) hash.bytes(matrix.data + at, static_cast<size_t>(n));
-  const int64_t scales = matrix.rows * matrix.groups() * static_cast<int64_t>(dtype_size(matrix.dtype));
+  const int64_t scales = matrix.rows * matrix.scale_row_bytes();
   if (scales > 0) hash.bytes(matrix.scales, static_cast<size_t>(std::min(kSample, scales)));
 }
 

@@ -78,6 +78,13 @@ void check_generate_options(const Model& model, const std::vector<int32_t>& prom
   check_speculation(model, options.speculation);
 }
 
+std::vector<int32_t> eos_token_ids(const Model& model, const GenerateOptions& options) {
+  std::vector<int32_t> ids = options.eos_token_ids ? *options.eos_token_ids : model.eos_token_ids();
+  ids.insert(ids.end(), options.extra_eos_token_ids.begin(), options.extra_eos_token_ids.end());
+  std::ranges::sort(ids);
+  return ids;
+}
+
 SequenceRequest make_request(const Model& model, const GenerateOptions& options, uint64_t seed,
                              PromptCache::State& cache) {
   SequenceRequest request;
@@ -87,10 +94,7 @@ SequenceRequest make_request(const Model& model, const GenerateOptions& options,
   request.processors = options.logits_processors;
   request.seed = seed;
   request.max_tokens = options.max_tokens;
-  request.eos_token_ids = options.eos_token_ids ? *options.eos_token_ids : model.eos_token_ids();
-  request.eos_token_ids.insert(request.eos_token_ids.end(), options.extra_eos_token_ids.begin(),
-                               options.extra_eos_token_ids.end());
-  std::ranges::sort(request.eos_token_ids);
+  request.eos_token_ids = eos_token_ids(model, options);
   request.prefill_step_size = options.prefill_step_size;
   request.reuse_prefix = options.reuse_prefix;
   request.prompt_progress = options.prompt_progress;

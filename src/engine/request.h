@@ -12,6 +12,9 @@ namespace mlxlm::engine {
 /// The ids of a prompt. Text gets the tokenizer's special tokens, unless it already starts with its BOS.
 std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, const Prompt& prompt);
 
+/// The ids that end a generation with these options, sorted.
+std::vector<int32_t> eos_token_ids(const Model& model, const GenerateOptions& options);
+
 /// Throws Error naming the option that is wrong, what was expected and what was got.
 void check_generate_options(const Model& model, const std::vector<int32_t>& prompt, const GenerateOptions& options);
 

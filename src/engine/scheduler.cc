@@ -185,8 +185,7 @@ void Scheduler::run_pass(const CancelCheck& cancel) {
   if (planned_.empty()) return;
   spans_.clear();
   for (const Planned& p : planned_) spans_.push_back(p.span);
-  if (logits_.use_count() > 1) logits_ = std::make_shared<std::vector<float>>();  // a processor keeps the old rows
-  executor_.forward(spans_, *logits_, cancel);
+  executor_.forward(spans_, renewed(logits_), cancel);
   const auto vocab = static_cast<size_t>(executor_.spec().vocab_size);
   size_t row = 0;
   for (const Planned& p : planned_) {

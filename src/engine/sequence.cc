@@ -14,13 +14,12 @@ std::string names_of(std::span<const std::shared_ptr<LogitsProcessor>> processor
   return join(names, ", ");
 }
 
-/// Memory for new values: the same, unless somebody keeps the old ones.
+}  // namespace
+
 std::vector<float>& renewed(RowMemory& memory) {
   if (!memory || memory.use_count() > 1) memory = std::make_shared<std::vector<float>>();
   return *memory;
 }
-
-}  // namespace
 
 Sequence::Sequence(int64_t id, SequenceRequest request, ModelImpl& model)
     : id_(id),

@@ -17,6 +17,9 @@
 
 namespace mlxlm::engine {
 
+/// Memory for new values: the same, unless there is none or somebody keeps the old ones.
+std::vector<float>& renewed(RowMemory& memory);
+
 /// Why a request ended by itself.
 enum class Finish : uint8_t { none, stop, length };
 

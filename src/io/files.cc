@@ -79,7 +79,7 @@ std::span<const std::byte> InputFile::map() const {
     if (place != nullptr) ::munmap(place, size_);
     throw_error(ErrorKind::io, "{}: cannot map {} bytes: {}", path_, size_, reason(code));
   }
-  if (place != nullptr) ::madvise(address, size_, MADV_HUGEPAGE);  // a wish: what is not cached is read in huge pages
+  if (place != nullptr) wish_for_huge_pages(address, size_);  // what is not cached is then read in them
   return {static_cast<const std::byte*>(address), size_};
 }
 

@@ -66,7 +66,7 @@ void ProductRunner::fetch_share(std::span<const Product> products, int thread, c
   int64_t left = kBytesToFetch;
   for_share(products, thread, [&](const Product& product, int64_t lo, int64_t hi) {
     const Matrix& w = *product.w;
-    const int64_t scale_row = w.groups() * static_cast<int64_t>(dtype_size(w.dtype));
+    const int64_t scale_row = w.scale_row_bytes();
     for (int64_t row = lo; row < hi && left > 0 && !gate.is_open(); ++row) {
       fetch(w.data + row * w.row_bytes(), w.row_bytes());
       fetch(w.scales + row * scale_row, scale_row);

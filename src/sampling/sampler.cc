@@ -92,7 +92,8 @@ int32_t Sampler::sample_logprobs(std::span<const float> logprobs, const Sampling
   return options_.temp > 0 ? draw(logprobs, 0, best, context) : best;
 }
 
-int32_t Sampler::draw(std::span<const float> values, float shift, int32_t best, const SamplingContext& context) {
+/// Finds the survivors in filter_; the row lasts until the next call.
+LogprobRow Sampler::filter(std::span<const float> values, float shift, int32_t best, const SamplingContext& context) {
   block_max_.resize((values.size() + kBlock - 1) / kBlock);
   for (size_t i = 0; i < block_max_.size(); ++i) {
     const size_t begin = i * kBlock;
@@ -102,6 +103,24 @@ int32_t Sampler::draw(std::span<const float> values, float shift, int32_t best, 
   const auto chance = static_cast<double>(options_.xtc_probability);
   const bool xtc = chance > 0 && uniform_draw(context.seed, context.position, DrawPurpose::xtc, 0) <= chance;
   filter_.apply(row, xtc);
+  return row;
+}
+
+void Sampler::remove_dropped(std::span<float> logprobs, int32_t best, const SamplingContext& context) {
+  constexpr float kDropped = -std::numeric_limits<float>::infinity();
+  filter(logprobs, 0, best, context);
+  if (filter_.listed()) {
+    std::ranges::fill(logprobs, kDropped);
+    for (const Candidate& c : filter_.candidates()) logprobs[static_cast<size_t>(c.id)] = c.logprob;
+    return;
+  }
+  for (size_t i = 0; i < logprobs.size(); ++i) {
+    if (filter_.removed(logprobs[i], static_cast<int32_t>(i))) logprobs[i] = kDropped;
+  }
+}
+
+int32_t Sampler::draw(std::span<const float> values, float shift, int32_t best, const SamplingContext& context) {
+  const LogprobRow row = filter(values, shift, best, context);
   if (!filter_.listed()) return draw_from_row(row, best, context);
   GumbelArgmax argmax(context.seed, context.position, options_.temp);
   for (const Candidate& c : filter_.candidates()) argmax.offer(c.logprob, c.id);

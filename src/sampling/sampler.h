@@ -39,11 +39,15 @@ class Sampler {
   /// The same choice from log-probabilities [vocab], rounded to float, for any seed. temp 0: the largest.
   int32_t sample_logprobs(std::span<const float> logprobs, const SamplingContext& context);
 
+  /// The log-probabilities [vocab] of the tokens that the filters drop become −inf. best: index of the largest.
+  void remove_dropped(std::span<float> logprobs, int32_t best, const SamplingContext& context);
+
   /// log Σ exp of the logits of the last sample(): logprob[i] = logits[i] − this.
   float log_normalizer() const { return log_normalizer_; }
 
  private:
   int32_t best_of(std::span<const float> row, int64_t position) const;
+  LogprobRow filter(std::span<const float> values, float shift, int32_t best, const SamplingContext& context);
   int32_t draw(std::span<const float> values, float shift, int32_t best, const SamplingContext& context);
   int32_t draw_from_row(const LogprobRow& row, int32_t best, const SamplingContext& context) const;
 

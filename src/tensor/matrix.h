@@ -28,8 +28,10 @@ struct Matrix {
   int64_t groups() const { return quantized() ? cols / group_size : 0; }
   /// Bytes of one row of `data`.
   int64_t row_bytes() const { return quantized() ? cols * bits / 8 : cols * static_cast<int64_t>(dtype_size(dtype)); }
+  /// Bytes of one row of `scales`, and of `biases`.
+  int64_t scale_row_bytes() const { return groups() * static_cast<int64_t>(dtype_size(dtype)); }
   /// Bytes of the whole matrix, scales and biases included.
-  int64_t bytes() const { return rows * (row_bytes() + 2 * groups() * static_cast<int64_t>(dtype_size(dtype))); }
+  int64_t bytes() const { return rows * (row_bytes() + 2 * scale_row_bytes()); }
 };
 
 }  // namespace mlxlm

@@ -4,6 +4,7 @@
 #include "text/tokenizer_impl.h"
 
 namespace mlxlm::text {
+
 StreamingDetokenizer::StreamingDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens)
     : StreamingDetokenizer(tokenizer.impl().hf(), tokenizer.impl().decode_plan(), skip_special_tokens) {
   kept_ = tokenizer;
