@@ -206,6 +206,8 @@ def test_generate_step_goes_past_eos(model, tokenizer):
     assert [token for token, _, _ in drafted] == ids and any(guessed for _, _, guessed in drafted)
     with pytest.raises(NotImplementedError):
         generate_step([1], model, input_embeddings=np.zeros((1, 64)))
+    with pytest.raises(NotImplementedError, match="input_embeddings"):
+        model([1], input_embeddings=np.zeros((1, 64)))
 
 
 def test_calling_the_model(model):

@@ -106,6 +106,10 @@ def test_convert(float_folder, tmp_path):
     with pytest.raises(NotImplementedError, match="upload"):
         mlxlm.convert(str(float_folder), str(tmp_path / "new"), upload_repo="a/b")
 
+    with pytest.raises(NotImplementedError, match="conversion quantises"):
+        mlxlm.convert(str(float_folder), str(tmp_path / "new"), quantize=True,
+                      quant_predicate=lambda path, module: module.to_quantized(64, 4))
+
     def failing(path, module):
         raise LookupError("mine")
 

@@ -83,6 +83,8 @@ def test_tokenizer_config(tiny_folder):
     tokenizer = mlxlm.load(tiny_folder, {"eos_token": "<|turn|>", "chat_template": "T", "trust_remote_code": True})[1]
     assert tokenizer.eos_token_ids == {257, 258} and tokenizer.eos_token == "<|turn|>"
     assert tokenizer.apply_chat_template([{"role": "user", "content": "x"}], tokenize=False) == "T"
+    with pytest.raises(NotImplementedError, match="return_dict"):
+        tokenizer.apply_chat_template([{"role": "user", "content": "x"}], return_dict=True)
     with pytest.raises(NotImplementedError, match="add_bos_token"):
         mlxlm.load(tiny_folder, {"add_bos_token": True})
 
