@@ -1,5 +1,5 @@
-# mlxlm_layer(NAME [JSON] SOURCES … [DEPENDS …]): one static library per src folder, called mlxlm_NAME. JSON: many of its
-# files read JSON.
+# mlxlm_layer(NAME [JSON [QUICK]] SOURCES … [DEPENDS …]): one static library per src folder, called mlxlm_NAME. JSON: many of
+# its files read JSON. QUICK: it does so little work that it need not be optimised where it is instrumented.
 # mlxlm_precompile(TARGET OWNER): the headers that take longest to read are compiled once for all targets of an owner.
 # mlxlm_test_program(NAME SOURCES … [DEPENDS …]): a program of the tests: quick to compile rather than to run.
 # mlxlm_test(NAME SOURCES … [DEPENDS …] [LABELS …]): one GoogleTest program, registered with ctest.
@@ -29,9 +29,6 @@ target_compile_options(
             -Wold-style-cast
             ${mlxlm_no_false_warnings}
             $<$<BOOL:${MLXLM_WERROR}>:-Werror>)
-if(MLXLM_FUZZERS)
-  target_compile_options(mlxlm_options INTERFACE -fsanitize=fuzzer-no-link) # tells the fuzzer which code an input reached
-endif()
 
 # The targets of one owner have the same compiler options; the first to come is the owner itself. These headers are read
 # before any other, so they hide that a file forgets to include them: `make lint` compiles without.
@@ -43,17 +40,31 @@ function(mlxlm_precompile target owner)
   endif()
 endfunction()
 
-function(mlxlm_precompile_json target)
-  mlxlm_precompile(${target} mlxlm_io <algorithm> <filesystem> <functional> <map> <memory> <span> <string> <vector>
+# quick: whether the target does so little work that it need not be optimised where it is instrumented.
+function(mlxlm_precompile_json target quick)
+  set(owner mlxlm_io)
+  if(quick)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:RelWithDebInfo>:-O0>)
+    set(owner mlxlm_text)
+  endif()
+  mlxlm_precompile(${target} ${owner} <algorithm> <filesystem> <functional> <map> <memory> <span> <string> <vector>
                    <nlohmann/json.hpp>)
 endfunction()
 
+# Tells the fuzzer which of the target's code an input reached.
+function(mlxlm_watch_coverage target)
+  if(MLXLM_FUZZERS)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
+endfunction()
+
 function(mlxlm_layer name)
-  cmake_parse_arguments(ARG "JSON" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "JSON;QUICK" "" "SOURCES;DEPENDS" ${ARGN})
   add_library(mlxlm_${name} STATIC ${ARG_SOURCES})
   target_link_libraries(mlxlm_${name} PUBLIC mlxlm_options ${ARG_DEPENDS})
+  mlxlm_watch_coverage(mlxlm_${name})
   if(ARG_JSON)
-    mlxlm_precompile_json(mlxlm_${name})
+    mlxlm_precompile_json(mlxlm_${name} ${ARG_QUICK})
   endif()
   set_property(GLOBAL APPEND PROPERTY MLXLM_LAYERS mlxlm_${name}) # the shared library is made of all of them
 endfunction()
@@ -65,9 +76,12 @@ function(mlxlm_test_program name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE mlxlm_options ${ARG_DEPENDS} mlxlm_gtest)
-  # Quick to compile. Where the code is instrumented, that takes three times as long with optimisation.
+  # Quick to compile. Where the code is instrumented, that takes three times as long with optimisation, and what is tested
+  # is watched for undefined behaviour, not the tests.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1> $<$<CONFIG:RelWithDebInfo>:-O0>)
-  set_target_properties(${name} PROPERTIES UNITY_BUILD OFF) # several tests of a program may call a helper alike
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=[a-z,]*undefined")
+    target_compile_options(${name} PRIVATE -fno-sanitize=undefined)
+  endif()
   mlxlm_precompile(${name} base_test <gtest/gtest.h> <gmock/gmock.h> <nlohmann/json.hpp>)
 endfunction()
 

@@ -7,9 +7,6 @@
 namespace mlxlm {
 namespace {
 
-constexpr uint32_t kMul0 = 0xD2511F53, kMul1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
-
 // Four neighbouring indices (a group) share one evaluation; the purpose is the counter's last word.
 std::array<uint32_t, 4> draw_bits(uint64_t seed, int64_t position, DrawPurpose purpose, uint32_t group) {
   const auto pos = static_cast<uint64_t>(position);
@@ -23,13 +20,13 @@ double to_unit(uint32_t bits) { return (static_cast<double>(bits) + 0.5) * 0x1p-
 }  // namespace
 
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> c, std::array<uint32_t, 2> k) {
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = static_cast<uint64_t>(kMul0) * c[0];
-    const uint64_t p1 = static_cast<uint64_t>(kMul1) * c[2];
+  for (int round = 0; round < kPhiloxRounds; ++round) {
+    const uint64_t p0 = static_cast<uint64_t>(kPhiloxMul0) * c[0];
+    const uint64_t p1 = static_cast<uint64_t>(kPhiloxMul1) * c[2];
     c = {static_cast<uint32_t>(p1 >> 32) ^ c[1] ^ k[0], static_cast<uint32_t>(p1),
          static_cast<uint32_t>(p0 >> 32) ^ c[3] ^ k[1], static_cast<uint32_t>(p0)};
-    k[0] += kWeyl0;
-    k[1] += kWeyl1;
+    k[0] += kPhiloxWeyl0;
+    k[1] += kPhiloxWeyl1;
   }
   return c;
 }

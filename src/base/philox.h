@@ -12,7 +12,11 @@ namespace mlxlm {
 /// What a draw is for, so that draws of one position are independent.
 enum class DrawPurpose : uint32_t { gumbel = 0, xtc = 1, user = 2 };
 
-/// Philox4x32 with 10 rounds.
+/// The constants of Philox4x32 with 10 rounds: two multipliers, and what is added to the key after each round.
+inline constexpr uint32_t kPhiloxMul0 = 0xD2511F53, kPhiloxMul1 = 0xCD9E8D57;
+inline constexpr uint32_t kPhiloxWeyl0 = 0x9E3779B9, kPhiloxWeyl1 = 0xBB67AE85;
+inline constexpr int kPhiloxRounds = 10;
+
 std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 /// Standard Gumbel noise of one token at one absolute position: −log(−log(u)), u = (r + ½)/2³² with r 32 random bits.

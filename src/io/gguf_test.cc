@@ -47,11 +47,13 @@ class Builder {
   std::string bytes_;
 };
 
-GgufFile parse(const std::string& bytes) { return GgufFile::parse(MappedFile::from_bytes("m.gguf", to_bytes(bytes))); }
-std::string error_of(const std::string& bytes) {
-  return thrown_by([&] { parse(bytes); }).message;
+GgufFile read_gguf(const std::string& bytes) {
+  return GgufFile::parse(MappedFile::from_bytes("m.gguf", to_bytes(bytes)));
 }
-std::string error_of(const Builder& builder) { return error_of(builder.bytes()); }
+std::string gguf_error(const std::string& bytes) {
+  return thrown_by([&] { read_gguf(bytes); }).message;
+}
+std::string gguf_error(const Builder& builder) { return gguf_error(builder.bytes()); }
 
 Builder all_kinds(uint32_t version) {
   Builder b;
@@ -73,7 +75,7 @@ Builder all_kinds(uint32_t version) {
 
 TEST(Gguf, ReadsEveryKindOfValue) {
   for (const uint32_t version : {2u, 3u}) {
-    const auto file = parse(all_kinds(version).bytes());
+    const auto file = read_gguf(all_kinds(version).bytes());
     EXPECT_EQ(file.integer("u8"), 200);
     EXPECT_EQ(file.integer("i64"), -5);
     EXPECT_EQ(file.number("f32"), 1e-5) << "the shortest decimal, not the float's digits";
@@ -93,7 +95,7 @@ TEST(Gguf, ReadsEveryKindOfValue) {
 }
 
 TEST(Gguf, WrongTypesAndMissingKeysNameTheKey) {
-  const auto file = parse(all_kinds(3).bytes());
+  const auto file = read_gguf(all_kinds(3).bytes());
   const auto message = [](const auto& action) { return thrown_by(action).message; };
   EXPECT_EQ(message([&] { file.integer("string"); }), "m.gguf: key 'string': expected an integer, got a string");
   EXPECT_EQ(message([&] { file.string("u8"); }), "m.gguf: key 'u8': expected a string, got an integer");
@@ -110,67 +112,67 @@ TEST(Gguf, WrongTypesAndMissingKeysNameTheKey) {
 
 TEST(Gguf, EveryTruncationIsAnError) {
   const std::string whole = all_kinds(3).bytes();
-  for (size_t n = 0; n < whole.size(); ++n) EXPECT_NE(error_of(whole.substr(0, n)), "") << n;
+  for (size_t n = 0; n < whole.size(); ++n) EXPECT_NE(gguf_error(whole.substr(0, n)), "") << n;
 }
 
 TEST(Gguf, FaultyHeaders) {
-  EXPECT_THAT(error_of(std::string(24, 'x')), HasSubstr("does not start with \"GGUF\""));
-  EXPECT_THAT(error_of(Builder().header(0, 0, 1)), HasSubstr("version 2 or 3, got 1"));
-  EXPECT_THAT(error_of(Builder().header(0, 0, 0x03000000)), HasSubstr("big-endian"));
-  EXPECT_THAT(error_of(Builder().header(UINT64_MAX, 0)), HasSubstr("do not fit"));
-  EXPECT_THAT(error_of(Builder().header(0, UINT64_MAX / 13)), HasSubstr("do not fit"));
-  EXPECT_EQ(error_of(Builder().header(0, 0)), "");
+  EXPECT_THAT(gguf_error(std::string(24, 'x')), HasSubstr("does not start with \"GGUF\""));
+  EXPECT_THAT(gguf_error(Builder().header(0, 0, 1)), HasSubstr("version 2 or 3, got 1"));
+  EXPECT_THAT(gguf_error(Builder().header(0, 0, 0x03000000)), HasSubstr("big-endian"));
+  EXPECT_THAT(gguf_error(Builder().header(UINT64_MAX, 0)), HasSubstr("do not fit"));
+  EXPECT_THAT(gguf_error(Builder().header(0, UINT64_MAX / 13)), HasSubstr("do not fit"));
+  EXPECT_EQ(gguf_error(Builder().header(0, 0)), "");
 }
 
 TEST(Gguf, FaultyKeys) {
   const auto with = [] { return Builder().header(0, 1); };
-  EXPECT_THAT(error_of(with().put(UINT64_MAX).data(8)), HasSubstr("key 1 of 1: needs 18446744073709551615 bytes"));
-  EXPECT_THAT(error_of(with().key("k", static_cast<GgufValueType>(13)).data(8)),
+  EXPECT_THAT(gguf_error(with().put(UINT64_MAX).data(8)), HasSubstr("key 1 of 1: needs 18446744073709551615 bytes"));
+  EXPECT_THAT(gguf_error(with().key("k", static_cast<GgufValueType>(13)).data(8)),
               HasSubstr("key 'k': unknown value type 13"));
-  EXPECT_THAT(error_of(with().key("k", GgufValueType::array).put(uint32_t{10}).put(uint64_t{1} << 61)),
+  EXPECT_THAT(gguf_error(with().key("k", GgufValueType::array).put(uint32_t{10}).put(uint64_t{1} << 61)),
               HasSubstr("does not fit"));
-  EXPECT_THAT(error_of(with().key("k", GgufValueType::array).put(uint32_t{10}).put(uint64_t{4}).data(24, 1)),
+  EXPECT_THAT(gguf_error(with().key("k", GgufValueType::array).put(uint32_t{10}).put(uint64_t{4}).data(24, 1)),
               HasSubstr("key 'k': needs 32 bytes"));
-  EXPECT_THAT(error_of(with().key("k", GgufValueType::array).put(uint32_t{99}).put(uint64_t{1}).data(8)),
+  EXPECT_THAT(gguf_error(with().key("k", GgufValueType::array).put(uint32_t{99}).put(uint64_t{1}).data(8)),
               HasSubstr("unknown value type 99"));
   Builder deep = with().key("k", GgufValueType::array);
   for (int i = 0; i < 1000; ++i) deep.put(uint32_t{9}).put(uint64_t{1});
-  EXPECT_THAT(error_of(deep), HasSubstr("nested deeper than 8"));
+  EXPECT_THAT(gguf_error(deep), HasSubstr("nested deeper than 8"));
   Builder twice = Builder().header(0, 2);
   twice.key("k", GgufValueType::u8).put(uint8_t{1}).key("k", GgufValueType::u8).put(uint8_t{2});
-  EXPECT_THAT(error_of(twice), HasSubstr("key 'k': appears twice"));
+  EXPECT_THAT(gguf_error(twice), HasSubstr("key 'k': appears twice"));
   for (const uint32_t alignment : {0u, 3u, 48u, 1u << 21}) {
-    EXPECT_THAT(error_of(with().key("general.alignment", GgufValueType::u32).put(alignment)),
+    EXPECT_THAT(gguf_error(with().key("general.alignment", GgufValueType::u32).put(alignment)),
                 HasSubstr("power of two"));
   }
-  EXPECT_THAT(error_of(with().key("general.alignment", GgufValueType::i32).put(-32)), HasSubstr("power of two"));
+  EXPECT_THAT(gguf_error(with().key("general.alignment", GgufValueType::i32).put(-32)), HasSubstr("power of two"));
 }
 
 TEST(Gguf, FaultyTensors) {
   const auto one = [](const std::vector<uint64_t>& dims, uint32_t type, uint64_t offset) {
     return Builder().header(1, 0).tensor("w", dims, type, offset).data(64);
   };
-  EXPECT_EQ(error_of(one({16}, 0, 0)), "");
-  EXPECT_THAT(error_of(one({17}, 0, 0)), HasSubstr("tensor 'w': 68 bytes at offset 0 do not lie in the 64 bytes"));
-  EXPECT_THAT(error_of(one({8}, 0, 64)), HasSubstr("do not lie"));
-  EXPECT_THAT(error_of(one({8}, 0, UINT64_MAX - 31)), HasSubstr("do not lie"));
-  EXPECT_THAT(error_of(one({8}, 0, 8)), HasSubstr("offset 8 is no multiple of the alignment 32"));
-  EXPECT_THAT(error_of(one({33}, 8, 0)), HasSubstr("shape [33]: a row of Q8_0 needs a multiple of 32"));
-  EXPECT_THAT(error_of(one({0}, 0, 0)), HasSubstr("a dimension of 0"));
-  EXPECT_THAT(error_of(one({UINT64_MAX}, 0, 0)), HasSubstr("a dimension of"));
-  EXPECT_THAT(error_of(one({uint64_t{1} << 32, uint64_t{1} << 32}, 0, 0)), HasSubstr("more bytes than 2^63"));
-  EXPECT_THAT(error_of(one({}, 0, 0)), HasSubstr("expected 1 to 4 dimensions, got 0"));
-  EXPECT_THAT(error_of(one({1, 1, 1, 1, 1}, 0, 0)), HasSubstr("expected 1 to 4 dimensions, got 5"));
+  EXPECT_EQ(gguf_error(one({16}, 0, 0)), "");
+  EXPECT_THAT(gguf_error(one({17}, 0, 0)), HasSubstr("tensor 'w': 68 bytes at offset 0 do not lie in the 64 bytes"));
+  EXPECT_THAT(gguf_error(one({8}, 0, 64)), HasSubstr("do not lie"));
+  EXPECT_THAT(gguf_error(one({8}, 0, UINT64_MAX - 31)), HasSubstr("do not lie"));
+  EXPECT_THAT(gguf_error(one({8}, 0, 8)), HasSubstr("offset 8 is no multiple of the alignment 32"));
+  EXPECT_THAT(gguf_error(one({33}, 8, 0)), HasSubstr("shape [33]: a row of Q8_0 needs a multiple of 32"));
+  EXPECT_THAT(gguf_error(one({0}, 0, 0)), HasSubstr("a dimension of 0"));
+  EXPECT_THAT(gguf_error(one({UINT64_MAX}, 0, 0)), HasSubstr("a dimension of"));
+  EXPECT_THAT(gguf_error(one({uint64_t{1} << 32, uint64_t{1} << 32}, 0, 0)), HasSubstr("more bytes than 2^63"));
+  EXPECT_THAT(gguf_error(one({}, 0, 0)), HasSubstr("expected 1 to 4 dimensions, got 0"));
+  EXPECT_THAT(gguf_error(one({1, 1, 1, 1, 1}, 0, 0)), HasSubstr("expected 1 to 4 dimensions, got 5"));
   Builder overlap = Builder().header(2, 0);
   overlap.tensor("a", {9}, 0, 0).tensor("b", {1}, 0, 32).data(64);
-  EXPECT_THAT(error_of(overlap), HasSubstr("tensors 'a' and 'b' overlap"));
+  EXPECT_THAT(gguf_error(overlap), HasSubstr("tensors 'a' and 'b' overlap"));
   Builder twice = Builder().header(2, 0);
   twice.tensor("a", {1}, 0, 0).tensor("a", {1}, 0, 32).data(64);
-  EXPECT_THAT(error_of(twice), HasSubstr("tensor 'a' appears twice"));
+  EXPECT_THAT(gguf_error(twice), HasSubstr("tensor 'a' appears twice"));
 }
 
 TEST(Gguf, TypesWithoutSupportAreListedByName) {
-  const auto file = parse(Builder().header(1, 0).tensor("w", {256}, 12, 0).data(144).bytes());
+  const auto file = read_gguf(Builder().header(1, 0).tensor("w", {256}, 12, 0).data(144).bytes());
   EXPECT_EQ(gguf_type_name(file.tensors()[0].type), "Q4_K");
   EXPECT_EQ(file.tensors()[0].data, nullptr);
   EXPECT_EQ(gguf_type_name(static_cast<GgufType>(77)), "type 77");
@@ -179,7 +181,7 @@ TEST(Gguf, TypesWithoutSupportAreListedByName) {
 TEST(Gguf, AlignmentIsReadFromTheFile) {
   Builder b = Builder().header(1, 1);
   b.key("general.alignment", GgufValueType::u32).put(uint32_t{8}).tensor("w", {2}, 1, 8).data(12, 8);
-  EXPECT_EQ(std::to_integer<int>(*parse(b.bytes()).tensors()[0].data), 8);
+  EXPECT_EQ(std::to_integer<int>(*read_gguf(b.bytes()).tensors()[0].data), 8);
 }
 
 }  // namespace

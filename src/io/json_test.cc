@@ -14,62 +14,62 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Json parse(std::string_view text) { return parse_json(text, "x.json"); }
-std::string error_of(std::string_view text) {
-  return thrown_by([&] { parse(text); }).message;
+Json read_text(std::string_view text) { return parse_json(text, "x.json"); }
+std::string text_error(std::string_view text) {
+  return thrown_by([&] { read_text(text); }).message;
 }
 
 TEST(Json, ReadsEveryKindOfValueInOrder) {
-  const Json json = parse(R"( {"b": [1, -2, 2.5e1, true, false, null], "a": {"x": "y"}, "": "" } )");
+  const Json json = read_text(R"( {"b": [1, -2, 2.5e1, true, false, null], "a": {"x": "y"}, "": "" } )");
   EXPECT_EQ(json.dump(), R"({"b":[1,-2,25.0,true,false,null],"a":{"x":"y"},"":""})");
-  EXPECT_EQ(parse("18446744073709551615").get<uint64_t>(), UINT64_MAX);
-  EXPECT_EQ(parse("-9223372036854775808").get<int64_t>(), INT64_MIN);
-  EXPECT_DOUBLE_EQ(parse("123456789012345678901234567890").get<double>(), 1.2345678901234568e29);
-  EXPECT_EQ(parse("0.1").get<double>(), 0.1);
+  EXPECT_EQ(read_text("18446744073709551615").get<uint64_t>(), UINT64_MAX);
+  EXPECT_EQ(read_text("-9223372036854775808").get<int64_t>(), INT64_MIN);
+  EXPECT_DOUBLE_EQ(read_text("123456789012345678901234567890").get<double>(), 1.2345678901234568e29);
+  EXPECT_EQ(read_text("0.1").get<double>(), 0.1);
 }
 
 TEST(Json, TakesPythonsNonFiniteNumbers) {
-  EXPECT_TRUE(std::isnan(parse("NaN").get<double>()));
-  EXPECT_EQ(parse("[Infinity]")[0].get<double>(), INFINITY);
-  EXPECT_EQ(parse(R"({"a":-Infinity})")["a"].get<double>(), -INFINITY);
-  EXPECT_EQ(parse("1e999").get<double>(), INFINITY);
-  EXPECT_EQ(parse("-1e999").get<double>(), -INFINITY);
-  EXPECT_EQ(parse("1e-999").get<double>(), 0.0);
-  EXPECT_THAT(error_of("nan"), HasSubstr("malformed value 'nan'"));
-  EXPECT_THAT(error_of("+Infinity"), HasSubstr("expected a JSON value"));
+  EXPECT_TRUE(std::isnan(read_text("NaN").get<double>()));
+  EXPECT_EQ(read_text("[Infinity]")[0].get<double>(), INFINITY);
+  EXPECT_EQ(read_text(R"({"a":-Infinity})")["a"].get<double>(), -INFINITY);
+  EXPECT_EQ(read_text("1e999").get<double>(), INFINITY);
+  EXPECT_EQ(read_text("-1e999").get<double>(), -INFINITY);
+  EXPECT_EQ(read_text("1e-999").get<double>(), 0.0);
+  EXPECT_THAT(text_error("nan"), HasSubstr("malformed value 'nan'"));
+  EXPECT_THAT(text_error("+Infinity"), HasSubstr("expected a JSON value"));
 }
 
 TEST(Json, DuplicateKeysKeepTheFirstPlaceAndTheLastValue) {
-  EXPECT_EQ(parse(R"({"a":1,"b":2,"a":3,"c":4,"a":5})").dump(), R"({"a":5,"b":2,"c":4})");
+  EXPECT_EQ(read_text(R"({"a":1,"b":2,"a":3,"c":4,"a":5})").dump(), R"({"a":5,"b":2,"c":4})");
 }
 
 TEST(Json, ManyKeysTakeLinearTime) {
   std::string text = "{";
   for (int i = 0; i < 200000; ++i) text += format_text("\"key{}\":{},", i, i);
   text.back() = '}';
-  EXPECT_EQ(parse(text).size(), 200000u);
+  EXPECT_EQ(read_text(text).size(), 200000u);
 }
 
 TEST(Json, DecodesEscapesAndSurrogates) {
-  EXPECT_EQ(parse(R"("\"\\\/\b\f\n\r\tA\u00e9\u20ac\ud83d\ude00")").get<std::string>(),
+  EXPECT_EQ(read_text(R"("\"\\\/\b\f\n\r\tA\u00e9\u20ac\ud83d\ude00")").get<std::string>(),
             "\"\\/\b\f\n\r\tA\u00e9\u20ac\U0001F600");
-  EXPECT_EQ(parse("\"\u00e9\U0001F600\"").get<std::string>(), "\u00e9\U0001F600");
+  EXPECT_EQ(read_text("\"\u00e9\U0001F600\"").get<std::string>(), "\u00e9\U0001F600");
   for (const char* bad : {R"("\ud83d")", R"("\ude00")", R"("\ud83dA")", R"("\ud83dx")"}) {
-    EXPECT_THAT(error_of(bad), HasSubstr("lone surrogate")) << bad;
+    EXPECT_THAT(text_error(bad), HasSubstr("lone surrogate")) << bad;
   }
 }
 
 TEST(Json, RejectsMalformedUtf8) {
   for (const char* bad : {"\"\xC3\"", "\"\x80\"", "\"\xC0\xAF\"", "\"\xED\xA0\x80\"", "\"\xF4\x90\x80\x80\"",
                           "\"\xE0\x80\x80\"", "\"\xF0\x80\x80\x80\"", "\"\xFF\"", "\"\xE2\x82"}) {
-    EXPECT_THAT(error_of(bad), HasSubstr("UTF-8")) << bad;
+    EXPECT_THAT(text_error(bad), HasSubstr("UTF-8")) << bad;
   }
 }
 
 TEST(Json, SaysWhereTheFaultIs) {
-  EXPECT_EQ(error_of("{\n  \"a\": 1,\n  oops\n}"), "x.json: line 3, column 3: expected a JSON value");
-  EXPECT_EQ(error_of("{\"a\" 1}"), "x.json: line 1, column 6: expected ':' after the key");
-  EXPECT_EQ(error_of(""), "x.json: line 1, column 1: expected a JSON value, got the end of the text");
+  EXPECT_EQ(text_error("{\n  \"a\": 1,\n  oops\n}"), "x.json: line 3, column 3: expected a JSON value");
+  EXPECT_EQ(text_error("{\"a\" 1}"), "x.json: line 1, column 6: expected ':' after the key");
+  EXPECT_EQ(text_error(""), "x.json: line 1, column 1: expected a JSON value, got the end of the text");
 }
 
 TEST(Json, RejectsWhatIsNotJson) {
@@ -78,18 +78,18 @@ TEST(Json, RejectsWhatIsNotJson) {
                           "01",    "1.",    ".5",        "-",       "+1",         "1e",          "1e+",
                           "0x10",  "tru",   "truefalse", "[1]]",    "1 2",        "'a'",         "\xEF\xBB\xBF{}",
                           "//"}) {
-    EXPECT_NE(error_of(bad), "") << bad;
+    EXPECT_NE(text_error(bad), "") << bad;
   }
 }
 
 TEST(Json, DepthIsLimited) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
-  EXPECT_EQ(error_of(nested(256)), "");
-  EXPECT_THAT(error_of(nested(257)), HasSubstr("nested deeper than 256"));
-  EXPECT_THAT(error_of(std::string(10'000'000, '[')), HasSubstr("nested deeper"));
+  EXPECT_EQ(text_error(nested(256)), "");
+  EXPECT_THAT(text_error(nested(257)), HasSubstr("nested deeper than 256"));
+  EXPECT_THAT(text_error(std::string(10'000'000, '[')), HasSubstr("nested deeper"));
   std::string objects;
   for (int i = 0; i < 100000; ++i) objects += "{\"a\":";
-  EXPECT_THAT(error_of(objects), HasSubstr("nested deeper"));
+  EXPECT_THAT(text_error(objects), HasSubstr("nested deeper"));
 }
 
 TEST(Json, ReaderSkipsValuesAndReadsSizes) {

@@ -14,18 +14,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-SafetensorsFile parse(const std::string& bytes) {
+SafetensorsFile read_safetensors(const std::string& bytes) {
   return SafetensorsFile::parse(MappedFile::from_bytes("m.safetensors", to_bytes(bytes)));
 }
-Thrown thrown_for(const std::string& header, const std::string& data) {
-  return thrown_by([&] { parse(safetensors_bytes(header, data)); });
+Thrown thrown_by_file(const std::string& header, const std::string& data) {
+  return thrown_by([&] { read_safetensors(safetensors_bytes(header, data)); });
 }
-std::string error_of(const std::string& header, const std::string& data = std::string(16, 'x')) {
-  return thrown_for(header, data).message;
+std::string safetensors_error(const std::string& header, const std::string& data = std::string(16, 'x')) {
+  return thrown_by_file(header, data).message;
 }
 
 TEST(Safetensors, ReadsTensorsInFileOrder) {
-  const auto file = parse(safetensors_bytes(
+  const auto file = read_safetensors(safetensors_bytes(
       R"({"__metadata__":{"format":"mlx"},"b":{"dtype":"U8","shape":[2,2],"data_offsets":[4,8]},)"
       R"("a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},"s":{"dtype":"I32","shape":[],"data_offsets":[8,12]}})",
       "aabbccddeeff"));
@@ -41,8 +41,8 @@ TEST(Safetensors, ReadsTensorsInFileOrder) {
 }
 
 TEST(Safetensors, MetadataMayBeNull) {
-  const SafetensorsFile file =
-      parse(safetensors_bytes(R"({"__metadata__":null,"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "AB"));
+  const SafetensorsFile file = read_safetensors(
+      safetensors_bytes(R"({"__metadata__":null,"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "AB"));
   EXPECT_TRUE(file.metadata().empty());
   ASSERT_EQ(file.tensors().size(), 1u);
   EXPECT_EQ(file.tensors()[0].name, "a");
@@ -51,7 +51,7 @@ TEST(Safetensors, MetadataMayBeNull) {
 TEST(Safetensors, AnyHeaderLengthWorks) {
   for (size_t padding = 0; padding < 64; ++padding) {
     const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})" + std::string(padding, ' ');
-    const auto file = parse(safetensors_bytes(header, std::string("\0\0\x80\x3F", 4)));
+    const auto file = read_safetensors(safetensors_bytes(header, std::string("\0\0\x80\x3F", 4)));
     float value = 0;
     std::memcpy(&value, file.tensors().at(0).data, sizeof value);
     EXPECT_EQ(value, 1.0f) << padding;
@@ -59,15 +59,15 @@ TEST(Safetensors, AnyHeaderLengthWorks) {
 }
 
 TEST(Safetensors, GapsAndTrailingDataAreTolerated) {
-  const auto file = parse(safetensors_bytes(
+  const auto file = read_safetensors(safetensors_bytes(
       R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[1,3]},"b":{"dtype":"U8","shape":[2],"data_offsets":[5,7]}})",
       "0123456789"));
   EXPECT_EQ(std::memcmp(file.tensors()[1].data, "56", 2), 0);
-  EXPECT_TRUE(parse(safetensors_bytes("{}", "")).tensors().empty());
+  EXPECT_TRUE(read_safetensors(safetensors_bytes("{}", "")).tensors().empty());
 }
 
 TEST(Safetensors, EmptyTensorsAreFine) {
-  const auto file = parse(safetensors_bytes(
+  const auto file = read_safetensors(safetensors_bytes(
       R"({"a":{"dtype":"F32","shape":[0,9223372036854775807,9223372036854775807],"data_offsets":[2,2]},)"
       R"("b":{"dtype":"U8","shape":[4],"data_offsets":[0,4]}})",
       "0123"));
@@ -76,22 +76,24 @@ TEST(Safetensors, EmptyTensorsAreFine) {
 
 TEST(Safetensors, LyingHeaderLengths) {
   for (size_t n = 0; n < 8; ++n) {
-    const auto error = thrown_by([&] { parse(std::string(n, '\0')); }).message;
+    const auto error = thrown_by([&] { read_safetensors(std::string(n, '\0')); }).message;
     EXPECT_THAT(error, HasSubstr("expected at least 8 bytes")) << n;
   }
   for (const uint64_t length : {uint64_t{3}, uint64_t{100'000'001}, uint64_t{1} << 40, UINT64_MAX, UINT64_MAX - 7}) {
-    const auto error = thrown_by([&] { parse(safetensors_bytes("{}", "", length)); }).message;
+    const auto error = thrown_by([&] { read_safetensors(safetensors_bytes("{}", "", length)); }).message;
     EXPECT_THAT(error, HasSubstr(format_text("claims {} bytes", length)));
   }
-  EXPECT_THAT(thrown_by([&] { parse(safetensors_bytes("{}", "", 0)); }).message, HasSubstr("end of the text"));
-  EXPECT_THAT(thrown_by([&] { parse(safetensors_bytes("{}", "", 1)); }).message, HasSubstr("m.safetensors: header"));
+  EXPECT_THAT(thrown_by([&] { read_safetensors(safetensors_bytes("{}", "", 0)); }).message,
+              HasSubstr("end of the text"));
+  EXPECT_THAT(thrown_by([&] { read_safetensors(safetensors_bytes("{}", "", 1)); }).message,
+              HasSubstr("m.safetensors: header"));
 }
 
 TEST(Safetensors, EveryTruncationIsAnError) {
   const std::string whole = safetensors_bytes(R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})", "01234567");
-  EXPECT_EQ(parse(whole).tensors().size(), 1u);
+  EXPECT_EQ(read_safetensors(whole).tensors().size(), 1u);
   for (size_t n = 0; n < whole.size(); ++n) {
-    EXPECT_NE(thrown_by([&] { parse(whole.substr(0, n)); }).message, "") << n;
+    EXPECT_NE(thrown_by([&] { read_safetensors(whole.substr(0, n)); }).message, "") << n;
   }
 }
 
@@ -134,22 +136,23 @@ TEST(Safetensors, MalformedEntriesNameTheTensor) {
       {R"({} x)", "unexpected text"},
       {std::string("{}\0", 3), "unexpected text"},
   };
-  for (const auto& c : cases) EXPECT_THAT(error_of(c.header), HasSubstr(c.message)) << c.header;
-  EXPECT_EQ(thrown_for(entry(R"("dtype":"F33","shape":[4],"data_offsets":[0,16])"), "").kind, ErrorKind::unsupported);
+  for (const auto& c : cases) EXPECT_THAT(safetensors_error(c.header), HasSubstr(c.message)) << c.header;
+  EXPECT_EQ(thrown_by_file(entry(R"("dtype":"F33","shape":[4],"data_offsets":[0,16])"), "").kind,
+            ErrorKind::unsupported);
 }
 
 TEST(Safetensors, OverlapsAndDuplicates) {
   EXPECT_THAT(
-      error_of(
+      safetensors_error(
           R"({"a":{"dtype":"U8","shape":[5],"data_offsets":[0,5]},"b":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})"),
       HasSubstr("tensors 'a' and 'b' overlap"));
   EXPECT_THAT(
-      error_of(
+      safetensors_error(
           R"({"a":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},"z":{"dtype":"U8","shape":[0],"data_offsets":[3,3]},)"
           R"("b":{"dtype":"U8","shape":[1],"data_offsets":[7,8]}})"),
       HasSubstr("tensors 'a' and 'b' overlap"));
   EXPECT_THAT(
-      error_of(
+      safetensors_error(
           R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"a":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})"),
       HasSubstr("'a' appears twice"));
 }

@@ -133,6 +133,11 @@ struct Kernels {
   int64_t (*argmax)(const float* x, int64_t n);
   /// max + log Σ exp(x − max); Σ in the 16 lanes and tree above. −inf if all are −inf, NaN if any is NaN or +inf.
   float (*log_sum_exp)(const float* x, int64_t n);
+  /// The tokens first + i, i < n, whose random bits (gumbel_bits of base/philox.h) are at least `least`: writes their i
+  /// and their bits, in no order, and returns how many. `first` is a multiple of 4, `indices` and `bits` have room for
+  /// n.
+  int64_t (*likely_noise)(uint64_t seed, int64_t position, int64_t first, int64_t n, uint32_t least, int32_t* indices,
+                          uint32_t* bits);
 };
 
 /// The sets built into this binary and able to run on this CPU, best first.

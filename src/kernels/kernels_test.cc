@@ -1,6 +1,7 @@
 // Rows, logits and elementary functions. Bits are compared between all sets this CPU can run.
 #include "kernels/kernels.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,8 +9,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "base/philox.h"
 #include "kernels/scalar/simd.h"
 #include "kernels/test_support.h"
 #include "mlxlm/error.h"
@@ -265,6 +268,32 @@ TEST(LogSumExp, OfMasksAndOfUnusableValues) {
       EXPECT_TRUE(std::isnan(k->log_sum_exp(x.data(), n)));
       x.back() = INFINITY;
       EXPECT_TRUE(std::isnan(k->log_sum_exp(x.data(), n)));
+    }
+  }
+}
+
+TEST(LikelyNoise, IsThatOfTheTokensWhoseBitsReachTheLeast) {
+  constexpr uint64_t kSeed = 0x1234'5678'9abc'def0;
+  for (const Kernels* k : available_kernels()) {
+    for (const int64_t position : {int64_t{0}, int64_t{77}, int64_t{0x1'0000'0005}}) {
+      for (const int64_t first : {0, 4, 64, 151'872}) {
+        for (const int64_t n : {1, 3, 31, 32, 33, 64, 200}) {
+          for (const uint32_t least : {0u, 0x8000'0000u, 0xf000'0000u, ~0u}) {
+            std::vector<std::pair<int32_t, uint32_t>> expected;
+            for (int32_t i = 0; i < n; ++i) {
+              const auto token = static_cast<uint32_t>(first + i);
+              const uint32_t bits = gumbel_bits(kSeed, position, token / 4)[token % 4];
+              if (bits >= least) expected.emplace_back(i, bits);
+            }
+            std::vector<int32_t> indices(static_cast<size_t>(n));
+            std::vector<uint32_t> bits(static_cast<size_t>(n));
+            const int64_t count = k->likely_noise(kSeed, position, first, n, least, indices.data(), bits.data());
+            std::vector<std::pair<int32_t, uint32_t>> got;
+            for (size_t i = 0; i < static_cast<size_t>(count); ++i) got.emplace_back(indices[i], bits[i]);
+            EXPECT_THAT(got, testing::UnorderedElementsAreArray(expected)) << k->isa << " " << first << " " << n;
+          }
+        }
+      }
     }
   }
 }

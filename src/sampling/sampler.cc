@@ -1,6 +1,7 @@
 #include "sampling/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -131,19 +132,20 @@ int32_t Sampler::draw_from_row(const LogprobRow& row, int32_t best, const Sampli
   GumbelArgmax argmax(context.seed, context.position, options_.temp);
   // First the one that is hard to beat, so that most others need no noise.
   if (!filter_.removed(row.max, best)) argmax.offer(row.max, best);
+  std::array<int32_t, kBlock> indices;
+  std::array<uint32_t, kBlock> bits;
   for (size_t block = 0; block < row.block_max.size(); ++block) {
     const float highest = row.block_max[block] - row.shift;
     if (argmax.hopeless(highest)) continue;
-    const uint32_t least = argmax.least_bits(highest);
-    const size_t end = std::min((block + 1) * kBlock, row.values.size());
-    for (size_t i = block * kBlock; i < end; i += 4) {
-      const auto bits = gumbel_bits(context.seed, context.position, static_cast<uint32_t>(i / 4));
-      for (size_t j = 0; j < 4; ++j) {
-        if (bits[j] < least || i + j >= end) continue;
-        const auto id = static_cast<int32_t>(i + j);
-        const float logprob = row.logprob(i + j);
-        if (!filter_.removed(logprob, id)) argmax.offer(logprob, id, bits[j]);
-      }
+    const size_t begin = block * kBlock, size = std::min(kBlock, row.values.size() - begin);
+    const int64_t found =
+        kernels_->likely_noise(context.seed, context.position, static_cast<int64_t>(begin), static_cast<int64_t>(size),
+                               argmax.least_bits(highest), indices.data(), bits.data());
+    for (size_t i = 0; i < static_cast<size_t>(found); ++i) {
+      const size_t index = begin + static_cast<size_t>(indices[i]);
+      const auto id = static_cast<int32_t>(index);
+      const float logprob = row.logprob(index);
+      if (!filter_.removed(logprob, id)) argmax.offer(logprob, id, bits[i]);
     }
   }
   return argmax.winner();

@@ -7,7 +7,7 @@
 namespace mlxlm::text {
 namespace {
 
-const std::string kBad = "\xEF\xBF\xBD";
+const std::string kReplacement = "\xEF\xBF\xBD";
 
 std::string decode(std::string_view bytes, size_t cut, bool per_byte = false) {
   Utf8Stream stream;
@@ -45,13 +45,14 @@ TEST(Utf8, RefusalNamesTheOffset) {
 
 TEST(Utf8, StreamDoesNotDependOnCuts) {
   const std::string text = "é漢😀 \xA7 x\xE4\xBD y\xF0\x9F\x98z\xED\xA0\x80\xC3";
-  const std::string expected = "é漢😀 " + kBad + " x" + kBad + " y" + kBad + "z" + kBad + kBad + kBad + kBad;
+  const std::string expected = "é漢😀 " + kReplacement + " x" + kReplacement + " y" + kReplacement + "z" + kReplacement +
+                               kReplacement + kReplacement + kReplacement;
   for (size_t cut = 1; cut <= text.size(); ++cut) EXPECT_EQ(decode(text, cut), expected) << cut;
 }
 
 TEST(Utf8, PerByteGivesOneForEachIllFormedByte) {
-  EXPECT_EQ(decode("\xE4\xBDx\xF0\x9F\x98\x80\xA7", 1, true), kBad + kBad + "x😀" + kBad);
-  EXPECT_EQ(decode("\xF0\x9F", 1, true), kBad + kBad);
+  EXPECT_EQ(decode("\xE4\xBDx\xF0\x9F\x98\x80\xA7", 1, true), kReplacement + kReplacement + "x😀" + kReplacement);
+  EXPECT_EQ(decode("\xF0\x9F", 1, true), kReplacement + kReplacement);
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ using test::expect_same_bits;
 using test::feed;
 using test::make_tokens;
 
-struct Case {
+struct KvCase {
   const char* name;
   KvOptions options;
 };
 
 // Past the window several times, with 300 tokens; starts before, inside and behind the first block.
-constexpr Case kCases[] = {
+constexpr KvCase kKvCases[] = {
     {"max100_keep4", {.max_size = 100, .keep = 4}},
     {"max100_keep0", {.max_size = 100, .keep = 0}},
     {"max150_keep70", {.max_size = 150, .keep = 70}},
@@ -63,7 +63,7 @@ struct Model {
   bool exact;
 };
 
-class KvOptionsTest : public testing::TestWithParam<std::tuple<Case, Model>> {
+class KvOptionsTest : public testing::TestWithParam<std::tuple<KvCase, Model>> {
  protected:
   void SetUp() override {
     folder_ = make_folder(std::get<1>(GetParam()).type);
@@ -196,12 +196,12 @@ TEST_P(KvOptionsTest, ForkedTrimmedAndImportedCaches) {
   }
 }
 
-std::string name_of_case(const testing::TestParamInfo<std::tuple<Case, Model>>& tested) {
+std::string name_of_case(const testing::TestParamInfo<std::tuple<KvCase, Model>>& tested) {
   const auto& [c, model] = tested.param;
   return std::string(c.name) + "_" + model.type + (model.exact ? "_exact" : "_fast");
 }
 INSTANTIATE_TEST_SUITE_P(Cases, KvOptionsTest,
-                         testing::Combine(testing::ValuesIn(kCases),
+                         testing::Combine(testing::ValuesIn(kKvCases),
                                           testing::Values(Model{"llama", true}, Model{"gemma3_text", false})),
                          name_of_case);
 

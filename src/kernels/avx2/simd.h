@@ -100,6 +100,22 @@ MLXLM_INLINE F8 from_bits(I8 a) { return {_mm256_castsi256_ps(a.v)}; }
 MLXLM_INLINE I8 operator+(I8 a, I8 b) { return {_mm256_add_epi32(a.v, b.v)}; }
 MLXLM_INLINE I8 operator&(I8 a, I8 b) { return {_mm256_and_si256(a.v, b.v)}; }
 MLXLM_INLINE I8 operator-(I8 a, I8 b) { return {_mm256_sub_epi32(a.v, b.v)}; }
+MLXLM_INLINE I8 operator^(I8 a, I8 b) { return {_mm256_xor_si256(a.v, b.v)}; }
+/// The halves of eight 64-bit products.
+struct WideI8 {
+  I8 high, low;
+};
+/// Unsigned.
+MLXLM_INLINE WideI8 mul_wide(I8 a, uint32_t factor) {
+  const __m256i f = _mm256_set1_epi32(static_cast<int32_t>(factor));
+  const __m256i even = _mm256_mul_epu32(a.v, f), odd = _mm256_mul_epu32(_mm256_srli_epi64(a.v, 32), f);
+  return {{_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa)},
+          {_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa)}};
+}
+/// a ≥ b, unsigned.
+MLXLM_INLINE M8 at_least_unsigned(I8 a, I8 b) {
+  return {_mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_max_epu32(a.v, b.v), a.v))};
+}
 template <int n>
 MLXLM_INLINE I8 shift_left(I8 a) {
   return {_mm256_slli_epi32(a.v, n)};
@@ -110,6 +126,8 @@ MLXLM_INLINE I8 shift_right(I8 a) {
   return {_mm256_srai_epi32(a.v, n)};
 }
 MLXLM_INLINE F8 to_float(I8 a) { return {_mm256_cvtepi32_ps(a.v)}; }
+/// Of whole numbers below 2^31.
+MLXLM_INLINE I8 to_int(F8 a) { return {_mm256_cvttps_epi32(a.v)}; }
 
 /// Eight bytes, each widened.
 MLXLM_INLINE I8 load_u8(const void* p) {

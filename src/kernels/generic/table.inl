@@ -21,3 +21,4 @@
 .max = max,
 .argmax = argmax,
 .log_sum_exp = log_sum_exp,
+.likely_noise = likely_noise,

@@ -121,6 +121,30 @@ MLXLM_INLINE F8 from_bits(I8 x) { return {vreinterpretq_f32_s32(x.a), vreinterpr
 MLXLM_INLINE I8 operator+(I8 x, I8 y) { return {vaddq_s32(x.a, y.a), vaddq_s32(x.b, y.b)}; }
 MLXLM_INLINE I8 operator&(I8 x, I8 y) { return {vandq_s32(x.a, y.a), vandq_s32(x.b, y.b)}; }
 MLXLM_INLINE I8 operator-(I8 x, I8 y) { return {vsubq_s32(x.a, y.a), vsubq_s32(x.b, y.b)}; }
+MLXLM_INLINE I8 operator^(I8 x, I8 y) { return {veorq_s32(x.a, y.a), veorq_s32(x.b, y.b)}; }
+/// The halves of eight 64-bit products.
+struct WideI8 {
+  I8 high, low;
+};
+/// Unsigned.
+MLXLM_INLINE WideI8 mul_wide(I8 x, uint32_t factor) {
+  const uint32x4_t f = vdupq_n_u32(factor), a = vreinterpretq_u32_s32(x.a), b = vreinterpretq_u32_s32(x.b);
+  const auto products = [&](uint32x4_t v, int32x4_t& high, int32x4_t& low) {
+    const auto first = vreinterpretq_u32_u64(vmull_u32(vget_low_u32(v), vget_low_u32(f)));
+    const auto last = vreinterpretq_u32_u64(vmull_high_u32(v, f));
+    high = vreinterpretq_s32_u32(vuzp2q_u32(first, last));
+    low = vreinterpretq_s32_u32(vuzp1q_u32(first, last));
+  };
+  WideI8 result;
+  products(a, result.high.a, result.low.a);
+  products(b, result.high.b, result.low.b);
+  return result;
+}
+/// x ≥ y, unsigned.
+MLXLM_INLINE M8 at_least_unsigned(I8 x, I8 y) {
+  return {vcgeq_u32(vreinterpretq_u32_s32(x.a), vreinterpretq_u32_s32(y.a)),
+          vcgeq_u32(vreinterpretq_u32_s32(x.b), vreinterpretq_u32_s32(y.b))};
+}
 template <int n>
 MLXLM_INLINE I8 shift_left(I8 x) {
   return {vshlq_n_s32(x.a, n), vshlq_n_s32(x.b, n)};
@@ -131,6 +155,8 @@ MLXLM_INLINE I8 shift_right(I8 x) {
   return {vshrq_n_s32(x.a, n), vshrq_n_s32(x.b, n)};
 }
 MLXLM_INLINE F8 to_float(I8 x) { return {vcvtq_f32_s32(x.a), vcvtq_f32_s32(x.b)}; }
+/// Of whole numbers below 2^31.
+MLXLM_INLINE I8 to_int(F8 x) { return {vcvtq_s32_f32(x.a), vcvtq_s32_f32(x.b)}; }
 
 /// Eight bytes, each widened.
 MLXLM_INLINE I8 load_u8(const void* p) {

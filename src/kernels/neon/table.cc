@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/philox.h"
 #include "kernels/kernels.h"
 #include "kernels/neon/affine.h"
 #include "kernels/neon/simd.h"
@@ -17,6 +18,7 @@ namespace {
 #include "kernels/generic/math.inl"
 #include "kernels/generic/rows.inl"
 #include "kernels/generic/logits.inl"
+#include "kernels/generic/noise.inl"
 #include "kernels/generic/float_matmul.inl"
 #include "kernels/generic/kv_rows.inl"
 #include "kernels/generic/attention.inl"

@@ -161,6 +161,25 @@ MLXLM_LANE_OP I8 operator&(I8 a, I8 b) { MLXLM_LANES(I8, a.v[i] & b.v[i]); }
 MLXLM_LANE_OP I8 operator-(I8 a, I8 b) {
   MLXLM_LANES(I8, wrap(static_cast<uint32_t>(a.v[i]) - static_cast<uint32_t>(b.v[i])));
 }
+MLXLM_LANE_OP I8 operator^(I8 a, I8 b) { MLXLM_LANES(I8, a.v[i] ^ b.v[i]); }
+/// The halves of eight 64-bit products.
+struct WideI8 {
+  I8 high, low;
+};
+/// Unsigned.
+MLXLM_LANE_OP WideI8 mul_wide(I8 a, uint32_t factor) {
+  WideI8 result;
+  for (int i = 0; i < 8; ++i) {
+    const uint64_t product = static_cast<uint64_t>(static_cast<uint32_t>(a.v[i])) * factor;
+    result.high.v[i] = wrap(static_cast<uint32_t>(product >> 32));
+    result.low.v[i] = wrap(static_cast<uint32_t>(product));
+  }
+  return result;
+}
+/// a ≥ b, unsigned.
+MLXLM_LANE_OP M8 at_least_unsigned(I8 a, I8 b) {
+  MLXLM_LANES(M8, static_cast<uint32_t>(a.v[i]) >= static_cast<uint32_t>(b.v[i]));
+}
 template <int n>
 MLXLM_LANE_OP I8 shift_left(I8 a) {
   MLXLM_LANES(I8, wrap(static_cast<uint32_t>(a.v[i]) << n));
@@ -171,6 +190,8 @@ MLXLM_LANE_OP I8 shift_right(I8 a) {
   MLXLM_LANES(I8, a.v[i] >> n);
 }
 MLXLM_LANE_OP F8 to_float(I8 a) { MLXLM_LANES(F8, static_cast<float>(a.v[i])); }
+/// Of whole numbers below 2^31.
+MLXLM_LANE_OP I8 to_int(F8 a) { MLXLM_LANES(I8, static_cast<int32_t>(a.v[i])); }
 
 /// Eight bytes, each widened.
 MLXLM_LANE_OP I8 load_u8(const void* p) {
