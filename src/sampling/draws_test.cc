@@ -4,13 +4,14 @@
 
 #include <cmath>
 
+#include "base/test_effort.h"
 #include "sampling/sampler.h"
 #include "sampling/test_rows.h"
 
 namespace mlxlm::sampling {
 namespace {
 
-constexpr int kDraws = 120000;
+const int kDraws = cases_of(120'000);
 
 /// A value that a chi-square variable exceeds with probability 1e−4 (Wilson and Hilferty's approximation).
 double critical(double degrees) {
