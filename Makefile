@@ -12,7 +12,7 @@ export CMAKE_C_COMPILER_LAUNCHER ?= ccache
 export CMAKE_CXX_COMPILER_LAUNCHER ?= ccache
 endif
 
-.PHONY: help setup build build-all demo demo-model wheel test lint format bench install clean
+.PHONY: help setup build build-all demo demo-model wheel site test lint format bench install clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -39,6 +39,11 @@ demo: ## build, make the demo model and let it answer PROMPT
 
 wheel: setup ## build a Python wheel that needs no compiler: dist/mlxlm-*.whl
 	@scripts/wheel
+
+site: ## write the documentation as a site: build/site
+	@scripts/setup test
+	@.venv-test/bin/mkdocs build --quiet
+	@echo "wrote build/site/index.html"
 
 test: ## run every test: unit, whole-program, parity, aarch64, sanitizers, fuzzing
 	@scripts/test

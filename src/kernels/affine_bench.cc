@@ -1,6 +1,7 @@
 // Speed of the `fast` affine products: few tokens against a plain read of the same bytes, many tokens in GMAC/s.
 //
-// affine_bench [--isa NAME] [--threads N] [--seconds S per case] [--dtype f16|bf16|f32] [FILTER: part of a case's name]
+// affine_bench [--isa NAME] [--threads N] [--seconds S per case] [--dtype f16|bf16|f32] [--copies N, 1: from a cache]
+//              [FILTER: part of a case's name]
 // Best and median of interleaved runs, because neighbours on a shared machine disturb single ones.
 #include <algorithm>
 #include <atomic>
@@ -31,6 +32,7 @@ struct Options {
   std::string isa;
   std::string filter;
   int threads = 1;
+  int64_t copies = 0;  ///< 0: enough for memory to be measured up to 8 tokens, 1 for more
   double seconds = 0.4;
   DType dtype = DType::f16;
 };
@@ -144,7 +146,7 @@ void run(const Kernels& k, const Options& o, const Case& c, int bits, int group_
   const std::string name = std::string(c.name) + " " + std::to_string(bits) + "b g" + std::to_string(group_size) +
                            " T=" + std::to_string(tokens);
   if (name.find(o.filter) == std::string::npos) return;
-  const int64_t copies = tokens <= 8 ? c.copies : 1;
+  const int64_t copies = o.copies > 0 ? o.copies : tokens <= 8 ? c.copies : 1;
   const Product p = make_product(c, bits, group_size, o.dtype, copies);
   const std::vector<float> x(static_cast<size_t>(tokens * c.cols), 0.5f);
   const int pack_class = k.pack_class(bits);
@@ -195,6 +197,8 @@ Options parse(int argc, char** argv) {
       o.isa = value, ++i;
     else if (a == "--threads")
       o.threads = std::max(1, std::atoi(value)), ++i;
+    else if (a == "--copies")
+      o.copies = std::max(1, std::atoi(value)), ++i;
     else if (a == "--seconds")
       o.seconds = std::atof(value), ++i;
     else if (a == "--dtype")

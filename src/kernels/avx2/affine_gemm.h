@@ -12,8 +12,6 @@ namespace {
 constexpr int kBlockRows = 48;
 /// Rows unpacked at once for a single tile: the codes pass once, so they should still be in L1.
 constexpr int kSingleTileRows = 16;
-/// Bytes of weights by which the prefetch leads at least.
-constexpr int64_t kUnpackLead = 8192;
 /// 1,024 values of K; a multiple of every weight group.
 constexpr int kChunkGroups = 32;
 /// Tokens whose results (96 KiB of floats) stay in L2 while K is walked.
@@ -26,6 +24,35 @@ struct GemmScratch {
   float acc[kBlockRows * kBlockTokens];  ///< [tiles][rows][tokens of the tile]
 };
 static_assert(sizeof(GemmScratch) + 64 <= kScratchBytes);
+
+/// What the next block of rows reads from memory. It is fetched a few lines at a time while this block is multiplied:
+/// all lines at once would be more than a core waits for, and unpacking would stand still.
+struct Ahead {
+  const std::byte* at[3] = {};  ///< codes, scales, biases: what is left of each
+  const std::byte* end[3] = {};
+  int lines = 0;  ///< a step
+
+  MLXLM_INLINE void step() {
+    for (int i = 0; i < lines; ++i) {
+      const int range = at[0] < end[0] ? 0 : at[1] < end[1] ? 1 : 2;
+      if (at[range] >= end[range]) return;
+      prefetch(at[range]);
+      at[range] += 64;
+    }
+  }
+};
+
+/// Of rows [row, row + rows), in steps of `step_rows` rows by one activation group.
+MLXLM_INLINE Ahead ahead_of(const Matrix& w, int64_t row, int64_t rows, int step_rows) {
+  const int64_t row_bytes = w.cols * w.bits / 8;
+  const int64_t scale_bytes = w.cols / w.group_size * (w.dtype == DType::f32 ? 4 : 2);
+  const std::byte *data = w.data + row * row_bytes, *scales = w.scales + row * scale_bytes,
+                  *biases = w.biases + row * scale_bytes;
+  const int64_t step_bytes = step_rows * (row_bytes + 2 * scale_bytes) / (w.cols / kGroup);
+  return {{data, scales, biases},
+          {data + rows * row_bytes, scales + rows * scale_bytes, biases + rows * scale_bytes},
+          static_cast<int>((step_bytes + 63) / 64)};
+}
 
 /// One group: kRows rows by kVectors · 8 tokens, in int16, then one step of the float chain of each output.
 template <int kVectors, int kRows, int kPlanes>
@@ -76,12 +103,15 @@ MLXLM_INLINE void multiply_group(const uint8_t* codes, int64_t row_stride, const
 
 /// All panels of a row block by one tile of kVectors · 8 tokens, in kPlanes planes.
 template <int kVectors, int kPlanes>
-MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, const std::byte* x, float* acc) {
+MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, Ahead& ahead, const std::byte* x,
+                                  float* acc) {
+  Ahead next = ahead;                                     // in registers
   constexpr int kRows = kPanelRows / kVectors / kPlanes;  // 8 sums leave registers for activations and products
   for (int row = 0; row < rows; row += kRows) {
     const uint8_t* codes = s.codes + row / kPanelRows * groups * kPanelStride + row % kPanelRows * kGroup;
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
+      next.step();
       multiply_group<kVectors, kRows, kPlanes>(codes, kGroup, s.scales + row * kChunkGroups + g,
                                                s.biases + row * kChunkGroups + g, xg, acc);
       codes += kPanelStride;
@@ -89,25 +119,26 @@ MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, co
     }
     acc += kRows * kVectors * 8;
   }
+  ahead = next;
 }
 
-/// The same for 8-bit codes as they lie in the file, row_bytes apart. Fetches the bytes `lead` on; 0 fetches nothing
-/// new.
+/// The same for 8-bit codes as they lie in the file, row_bytes apart.
 template <int kVectors>
-MLXLM_NOINLINE void multiply_tile_in_place(const GemmScratch& s, const uint8_t* codes, int64_t row_bytes, int64_t lead,
-                                           int rows, int groups, const std::byte* x, float* acc) {
+MLXLM_NOINLINE void multiply_tile_in_place(const GemmScratch& s, const uint8_t* codes, int64_t row_bytes, int rows,
+                                           int groups, Ahead& ahead, const std::byte* x, float* acc) {
+  Ahead next = ahead;
   constexpr int kRows = kPanelRows / kVectors / 2;
   for (int row = 0; row < rows; row += kRows, codes += kRows * row_bytes) {
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
-      prefetch(codes + lead + g * kRows * kGroup);
-      if (kRows * kGroup > 64) prefetch(codes + lead + g * kRows * kGroup + 64);
+      next.step();
       multiply_group<kVectors, kRows, 2>(codes + g * kGroup, row_bytes, s.scales + row * kChunkGroups + g,
                                          s.biases + row * kChunkGroups + g, xg, acc);
       xg += 8 * kVectors * (kGroupBytes + kGroup);
     }
     acc += kRows * kVectors * 8;
   }
+  ahead = next;
 }
 
 /// Eight scales, each kRepeat times, to out.
@@ -149,15 +180,14 @@ MLXLM_INLINE FillScales fill_scales_for(int group_size) {
   return group_size == 32 ? fill_scales<kType, 1> : group_size == 64 ? fill_scales<kType, 2> : fill_scales<kType, 4>;
 }
 
-/// Unpacks groups [g0, g0 + groups) of rows [row, row + rows) and fetches the same part of the rows `ahead` rows on.
-/// Rows up to a multiple of kPanelRows become zero. 8-bit codes of whole panels stay where they are.
-MLXLM_INLINE void fill_block(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, int64_t ahead,
-                             GemmScratch& s) {
+/// Unpacks groups [g0, g0 + groups) of rows [row, row + rows). Rows up to a multiple of kPanelRows become zero. 8-bit
+/// codes of whole panels stay where they are.
+MLXLM_INLINE void fill_block(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, GemmScratch& s) {
   const int64_t row_bytes = w.cols * w.bits / 8;
   const auto* data = reinterpret_cast<const uint8_t*>(w.data);
   if (w.bits != 8 || rows % kPanelRows != 0) {
     const uint8_t* src = data + row * row_bytes + g0 * 4 * w.bits;
-    unpack_rows(w.bits, src, row_bytes, rows, groups, data + w.rows * row_bytes, ahead * row_bytes, s.codes);
+    unpack_rows(w.bits, src, row_bytes, rows, groups, data + w.rows * row_bytes, 0, s.codes);
   }
   const FillScales fill = w.dtype == DType::f32   ? fill_scales_for<DType::f32>(w.group_size)
                           : w.dtype == DType::f16 ? fill_scales_for<DType::f16>(w.group_size)
@@ -193,37 +223,39 @@ MLXLM_INLINE void store_tile(const float* acc, int rows, int width, int64_t toke
   }
 }
 
-/// One tile by groups [g0, g0 + groups) of a filled block of rows; acc [rows][tile tokens]. `first` says that it is the
-/// block's first tile, which fetches what the next block needs.
-MLXLM_INLINE void multiply_filled(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, int64_t ahead,
-                                  bool first, int vectors, const std::byte* x, float* acc, const GemmScratch& s) {
+/// One tile by groups [g0, g0 + groups) of a filled block of rows; acc [rows][tile tokens].
+MLXLM_INLINE void multiply_filled(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, int vectors,
+                                  Ahead& ahead, const std::byte* x, float* acc, const GemmScratch& s) {
   if (w.bits == 8 && rows % kPanelRows == 0) {
     const uint8_t* codes = reinterpret_cast<const uint8_t*>(w.data) + row * w.cols + g0 * kGroup;
     const auto multiply = vectors == 1 ? multiply_tile_in_place<1> : multiply_tile_in_place<2>;
-    return multiply(s, codes, w.cols, first ? ahead * w.cols : 0, rows, groups, x, acc);
+    return multiply(s, codes, w.cols, rows, groups, ahead, x, acc);
   }
   const auto multiply = w.bits <= 4    ? vectors == 1 ? multiply_tile<1, 1> : multiply_tile<2, 1>
                            : vectors == 1 ? multiply_tile<1, 2>
                                        : multiply_tile<2, 2>;
-  multiply(s, (rows + kPanelRows - 1) / kPanelRows * kPanelRows, groups, x, acc);
+  multiply(s, (rows + kPanelRows - 1) / kPanelRows * kPanelRows, groups, ahead, x, acc);
 }
 
 /// Tokens [t0, t0 + tokens) of the pack, a block; all rows [lo, hi).
 MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t all_tokens, int64_t t0, int64_t tokens,
                              int64_t lo, int64_t hi, float* out, int64_t out_stride, GemmScratch& s) {
   const int64_t groups = w.cols / kGroup, token_bytes = group_bytes(w.bits <= 4 ? kPlain : kSplit, 8);
-  const int64_t block_rows = tokens <= 16 ? kSingleTileRows : kBlockRows, row_bytes = w.cols * w.bits / 8;
-  const int64_t ahead = (kUnpackLead / row_bytes / block_rows + 1) * block_rows;
+  const int64_t block_rows = tokens <= 16 ? kSingleTileRows : kBlockRows;
+  const int step_rows = kPanelRows / static_cast<int>(tile_width(all_tokens, t0) / 8) / (w.bits <= 4 ? 1 : 2);
   for (int64_t row = lo; row < hi; row += block_rows) {
     const int rows = static_cast<int>(hi - row < block_rows ? hi - row : block_rows), padded = (rows + 7) / 8 * 8;
+    const int64_t next = row + rows;
+    // The first tile fetches what the next block needs.
+    Ahead ahead = ahead_of(w, next, hi - next < block_rows ? hi - next : block_rows, step_rows), nothing;
     std::memset(s.acc, 0, static_cast<size_t>(padded * (tokens + 15) / 16 * 16) * sizeof(float));
     for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
       const int count = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
-      fill_block(w, row, rows, g0, count, ahead, s);
+      fill_block(w, row, rows, g0, count, s);
       for (int64_t t = t0; t < t0 + tokens; t += 16) {
         const int vectors = static_cast<int>(tile_width(all_tokens, t) / 8);
         const std::byte* x = packed + (t * groups + g0 * vectors * 8) * token_bytes;  // tiles before it are full
-        multiply_filled(w, row, rows, g0, count, ahead, t == t0, vectors, x, s.acc + (t - t0) * padded, s);
+        multiply_filled(w, row, rows, g0, count, vectors, t == t0 ? ahead : nothing, x, s.acc + (t - t0) * padded, s);
       }
     }
     for (int64_t t = t0; t < t0 + tokens; t += 16) {

@@ -89,12 +89,13 @@ MLXLM_INLINE void unpack_narrow_row(const uint8_t* src, int groups, const uint8_
   }
 }
 
-/// `rows` rows of `groups` groups, row_bytes apart, to panels; fetches the same part of the rows `lead` bytes on.
+/// `rows` rows of `groups` groups, row_bytes apart, to panels; fetches the same part of the rows `lead` bytes on,
+/// unless that is 0.
 template <int kBits>
 MLXLM_NOINLINE void unpack_rows(const uint8_t* src, int64_t row_bytes, int rows, int groups, const uint8_t* end,
                                 int64_t lead, uint8_t* out) {
   for (int r = 0; r < rows; ++r, src += row_bytes) {
-    for (int i = 0; i < groups * 4 * kBits; i += 64) prefetch(src + lead + i);
+    for (int i = 0; lead != 0 && i < groups * 4 * kBits; i += 64) prefetch(src + lead + i);
     uint8_t* row = out + r / kPanelRows * groups * kPanelStride + r % kPanelRows * kGroup;
     if constexpr (kBits == 4) {
       unpack_nibble_row(src, groups, row);
