@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import pytest
 TESTS = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("MLXLM_BUILD", TESTS.parent / "build"))
 PACKAGE = Path(os.environ.get("MLXLM_PYTHON_PACKAGE", BUILD / "python"))  # a folder to import mlxlm from
+# A shell that starts the tests in the background ignores Ctrl-C, which the programs they start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ["MLX_DISABLE_COMPILE"] = "1"  # mlx would run the C++ compiler for every function it fuses
 sys.path[:0] = [str(PACKAGE), str(TESTS), str(TESTS / "parity")]
 
