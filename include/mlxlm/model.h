@@ -29,8 +29,8 @@ struct LoadOptions {
   int64_t kv_bytes = 0;  ///< budget for the keys and values of all requests together; 0: what the system gives
   /// Keys and values of finished requests kept for later ones that begin alike; the least recently used go first.
   int64_t prefix_cache_bytes = int64_t{256} << 20;
-  std::string
-      isa{};  ///< kernel set: "scalar", "avx2", "neon"; empty: the best this CPU has (or the MLXLM_ISA variable)
+  std::string isa{};       ///< kernel set: "scalar", "avx2", "neon", "neon_dot"; empty: the best this CPU has (or the
+                           ///< MLXLM_ISA variable)
   std::string revision{};  ///< branch, tag or commit of a Hub repository; empty: main. Nothing to a folder
   std::function<void(const DownloadProgress&)> download_progress{};  ///< as HubOptions::progress
   std::stop_token cancel{};  ///< request_stop() ends a download with Error(cancelled)

@@ -243,7 +243,9 @@ void ModelOptions::add_to(CLI::App& app, const std::string& names, bool required
   group.integer("--threads,-t", threads, 0, "Threads; 0: one per core this process may use. Never changes the text");
   group.choice("--precision", precision, {"fast", "exact"},
                "fast: activations in int8 per 32 values; exact: float32 throughout, the reference");
-  group.text("--isa", isa, "Kernel set (scalar, avx2, neon); default: the best of this CPU. Never changes the text")
+  group
+      .text("--isa", isa,
+            "Kernel set (scalar, avx2, neon, neon_dot); default: the best of this CPU. Never changes the text")
       .type("NAME");
 }
 

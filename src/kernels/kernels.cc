@@ -9,6 +9,11 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#ifndef HWCAP_ASIMDDP
+#define HWCAP_ASIMDDP (1 << 20)
+#endif
 #endif
 
 namespace mlxlm {
@@ -23,7 +28,7 @@ bool has_avx2() {
 #endif
 
 struct Sets {
-  std::array<const Kernels*, 2> list{};
+  std::array<const Kernels*, 3> list{};
   size_t count = 0;
 };
 
@@ -32,6 +37,7 @@ Sets detect() {
 #if defined(__x86_64__)
   if (has_avx2()) sets.list[sets.count++] = &avx2::kKernels;
 #elif defined(__aarch64__)
+  if ((getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0) sets.list[sets.count++] = &neon_dot::kKernels;
   sets.list[sets.count++] = &neon::kKernels;  // every AArch64 CPU has it
 #endif
   sets.list[sets.count++] = &scalar::kKernels;

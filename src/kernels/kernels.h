@@ -49,7 +49,7 @@ struct AttentionTask {
 };
 
 struct Kernels {
-  const char* isa;  ///< "scalar", "avx2", "neon"
+  const char* isa;  ///< "scalar", "avx2", "neon", "neon_dot" (NEON with Armv8.2's dot products)
 
   // ---- matrix products, fast: activations in int8 per 32 values of K
   // Quantisation of each 32 values x: amax = max|x|; s = amax / 127; code = rint(x · (127 / amax)) (all 0 if amax is

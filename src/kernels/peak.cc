@@ -30,6 +30,7 @@ const PeakKernels& select_peak(std::string_view isa) {
 #if defined(__x86_64__)
   if (name == avx2::kPeak.isa) return avx2::kPeak;
 #elif defined(__aarch64__)
+  if (name == neon_dot::kPeak.isa) return neon_dot::kPeak;
   if (name == neon::kPeak.isa) return neon::kPeak;
 #endif
   return scalar::kPeak;

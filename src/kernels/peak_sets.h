@@ -25,5 +25,9 @@ extern const PeakKernels kPeak;
 namespace neon {
 extern const PeakKernels kPeak;
 }
+namespace neon_dot {
+extern const PeakKernels kPeak;
+int64_t int8_macs(int64_t rounds);
+}  // namespace neon_dot
 
 }  // namespace mlxlm

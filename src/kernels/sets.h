@@ -14,5 +14,8 @@ extern const Kernels kKernels;
 namespace neon {
 extern const Kernels kKernels;
 }
+namespace neon_dot {
+extern const Kernels kKernels;
+}
 
 }  // namespace mlxlm

@@ -19,7 +19,7 @@ BUILD = Path(os.environ["MLXLM_BUILD_DIR"])
 
 def kernel_objects():
     folders = BUILD.glob("src/kernels/CMakeFiles/mlxlm_kernels*.dir")
-    objects = [o for f in folders for isa in ("avx2", "avx512", "neon", "scalar") for o in f.glob(f"{isa}/*.o")]
+    objects = [o for f in folders for isa in ("avx2", "avx512", "neon", "neon_dot", "scalar") for o in f.glob(f"{isa}/*.o")]
     return sorted(objects)
 
 

@@ -73,3 +73,6 @@ int64_t float32_macs(int64_t rounds) {
 const PeakKernels kPeak = {"neon", read, int8_macs, float32_macs};
 
 }  // namespace mlxlm::neon
+
+const mlxlm::PeakKernels mlxlm::neon_dot::kPeak = {"neon_dot", mlxlm::neon::read, mlxlm::neon_dot::int8_macs,
+                                                   mlxlm::neon::float32_macs};
