@@ -54,6 +54,18 @@ MLXLM_INLINE Ahead ahead_of(const Matrix& w, int64_t row, int64_t rows, int step
           static_cast<int>((step_bytes + 63) / 64)};
 }
 
+/// Where a tile's results go, once K has been walked.
+struct Target {
+  float* out = nullptr;  ///< null: not yet
+  int64_t stride = 0;    ///< floats between tokens
+
+  /// Fetches the lines that rows [row, row + 16) of `tokens` tokens will be written to: the stores would wait for each.
+  MLXLM_INLINE void fetch(int row, int tokens) const {
+    if (out == nullptr || row % 16 != 0) return;
+    for (int t = 0; t < tokens; ++t) prefetch_to_write(out + t * stride + row);
+  }
+};
+
 /// One group: kRows rows by kVectors · 8 tokens, in int16, then one step of the float chain of each output.
 template <int kVectors, int kRows, int kPlanes>
 MLXLM_INLINE void multiply_group(const uint8_t* codes, int64_t row_stride, const float* scales, const float* biases,
@@ -103,11 +115,12 @@ MLXLM_INLINE void multiply_group(const uint8_t* codes, int64_t row_stride, const
 
 /// All panels of a row block by one tile of kVectors · 8 tokens, in kPlanes planes.
 template <int kVectors, int kPlanes>
-MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, Ahead& ahead, const std::byte* x,
-                                  float* acc) {
+MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, Ahead& ahead, const Target& target,
+                                  const std::byte* x, float* acc) {
   Ahead next = ahead;                                     // in registers
   constexpr int kRows = kPanelRows / kVectors / kPlanes;  // 8 sums leave registers for activations and products
   for (int row = 0; row < rows; row += kRows) {
+    target.fetch(row, kVectors * 8);
     const uint8_t* codes = s.codes + row / kPanelRows * groups * kPanelStride + row % kPanelRows * kGroup;
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
@@ -125,10 +138,12 @@ MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, Ah
 /// The same for 8-bit codes as they lie in the file, row_bytes apart.
 template <int kVectors>
 MLXLM_NOINLINE void multiply_tile_in_place(const GemmScratch& s, const uint8_t* codes, int64_t row_bytes, int rows,
-                                           int groups, Ahead& ahead, const std::byte* x, float* acc) {
+                                           int groups, Ahead& ahead, const Target& target, const std::byte* x,
+                                           float* acc) {
   Ahead next = ahead;
   constexpr int kRows = kPanelRows / kVectors / 2;
   for (int row = 0; row < rows; row += kRows, codes += kRows * row_bytes) {
+    target.fetch(row, kVectors * 8);
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
       next.step();
@@ -225,16 +240,17 @@ MLXLM_INLINE void store_tile(const float* acc, int rows, int width, int64_t toke
 
 /// One tile by groups [g0, g0 + groups) of a filled block of rows; acc [rows][tile tokens].
 MLXLM_INLINE void multiply_filled(const Matrix& w, int64_t row, int rows, int64_t g0, int groups, int vectors,
-                                  Ahead& ahead, const std::byte* x, float* acc, const GemmScratch& s) {
+                                  Ahead& ahead, const Target& target, const std::byte* x, float* acc,
+                                  const GemmScratch& s) {
   if (w.bits == 8 && rows % kPanelRows == 0) {
     const uint8_t* codes = reinterpret_cast<const uint8_t*>(w.data) + row * w.cols + g0 * kGroup;
     const auto multiply = vectors == 1 ? multiply_tile_in_place<1> : multiply_tile_in_place<2>;
-    return multiply(s, codes, w.cols, rows, groups, ahead, x, acc);
+    return multiply(s, codes, w.cols, rows, groups, ahead, target, x, acc);
   }
   const auto multiply = w.bits <= 4    ? vectors == 1 ? multiply_tile<1, 1> : multiply_tile<2, 1>
                            : vectors == 1 ? multiply_tile<1, 2>
                                        : multiply_tile<2, 2>;
-  multiply(s, (rows + kPanelRows - 1) / kPanelRows * kPanelRows, groups, ahead, x, acc);
+  multiply(s, (rows + kPanelRows - 1) / kPanelRows * kPanelRows, groups, ahead, target, x, acc);
 }
 
 /// Tokens [t0, t0 + tokens) of the pack, a block; all rows [lo, hi).
@@ -248,19 +264,20 @@ MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t a
     const int64_t next = row + rows;
     // The first tile fetches what the next block needs.
     Ahead ahead = ahead_of(w, next, hi - next < block_rows ? hi - next : block_rows, step_rows), nothing;
-    std::memset(s.acc, 0, static_cast<size_t>(padded * (tokens + 15) / 16 * 16) * sizeof(float));
     for (int64_t g0 = 0; g0 < groups; g0 += kChunkGroups) {
       const int count = static_cast<int>(groups - g0 < kChunkGroups ? groups - g0 : kChunkGroups);
+      const bool last = g0 + count == groups;
       fill_block(w, row, rows, g0, count, s);
       for (int64_t t = t0; t < t0 + tokens; t += 16) {
-        const int vectors = static_cast<int>(tile_width(all_tokens, t) / 8);
-        const std::byte* x = packed + (t * groups + g0 * vectors * 8) * token_bytes;  // tiles before it are full
-        multiply_filled(w, row, rows, g0, count, vectors, t == t0 ? ahead : nothing, x, s.acc + (t - t0) * padded, s);
+        const int width = static_cast<int>(tile_width(all_tokens, t));
+        const std::byte* x = packed + (t * groups + g0 * width) * token_bytes;  // tiles before it are full
+        // Where K is walked at once, a tile's sums stay in L1.
+        float* acc = s.acc + (groups > kChunkGroups ? (t - t0) * padded : 0);
+        const Target target = {last ? out + t * out_stride + row : nullptr, out_stride};
+        if (g0 == 0) std::memset(acc, 0, static_cast<size_t>(padded * width) * sizeof(float));
+        multiply_filled(w, row, rows, g0, count, width / 8, t == t0 ? ahead : nothing, target, x, acc, s);
+        if (last) store_tile(acc, rows, width, t0 + tokens - t, target.out, out_stride);
       }
-    }
-    for (int64_t t = t0; t < t0 + tokens; t += 16) {
-      store_tile(s.acc + (t - t0) * padded, rows, static_cast<int>(tile_width(all_tokens, t)), t0 + tokens - t,
-                 out + t * out_stride + row, out_stride);
     }
   }
 }

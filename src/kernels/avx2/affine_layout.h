@@ -48,6 +48,8 @@ MLXLM_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast
 MLXLM_INLINE void store256(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 MLXLM_INLINE void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
+MLXLM_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
+
 /// 32 bytes in natural order, even ones first.
 MLXLM_INLINE __m256i even_odd(__m256i v) {
   const __m256i order = _mm256_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15,  //
