@@ -244,3 +244,9 @@ def _known(logprobs: FloatArray | None) -> FloatArray:
 for _name in __all__:
     if _name != "generate":
         setattr(generate, _name, globals()[_name])
+
+
+if __name__ == "__main__":  # python -m mlxlm.generate, as python -m mlx_lm.generate
+    from .__main__ import main
+
+    main("generate")

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <new>
 #include <string>
 #include <vector>
@@ -49,7 +50,7 @@ constexpr CommandEntry kCommands[] = {
      "  mlxlm batch --model DIR --input requests.jsonl --output answers.jsonl --resume\n"
      "  make-requests | mlxlm batch --model DIR --input - --batch-size 8 --kv-bytes 2GB > answers.jsonl\n\n"
      "A request is a JSON object on one line: an id if you like; prompt, messages or prompt_ids; and any setting\n"
-     "below by its JSON name, which counts instead of the option:\n"
+     "above by its option's name with underscores, which counts instead of the option:\n"
      "  {\"id\": \"a\", \"prompt\": \"Why is the sky blue?\", \"max_tokens\": 50, \"temp\": 0.7, \"seed\": 1}\n"
      "  {\"id\": \"b\", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"stop\": [\"END\"]}\n"
      "An answer has id, index and the keys of 'generate --json', and the tokens that generate gives alone. A request\n"
@@ -118,6 +119,16 @@ std::string hint(const std::string& word, std::span<const std::string> candidate
   return near.empty() ? "" : format_text("; did you mean '{}'?", near);
 }
 
+/// What to do with a word that belongs to no option.
+std::string advice(const CLI::App& app, const std::string& word) {
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(word, ignored);
+  if (exists && word.ends_with(".gguf") && app.get_option_no_throw("--gguf") != nullptr)
+    return "did you mean '--gguf'?";
+  if (exists && app.get_option_no_throw("--model") != nullptr) return "name a model with '--model'";
+  return "put a value with spaces in quotes";
+}
+
 /// The message for words that no option took: the first that looks like an option, else the first.
 std::string unknown_words(const CLI::App& app) {
   const std::vector<std::string> words = app.remaining();
@@ -125,7 +136,7 @@ std::string unknown_words(const CLI::App& app) {
       std::find_if(words.begin(), words.end(), [](const std::string& w) { return w.size() > 1 && w[0] == '-'; });
   if (word == words.end()) {
     const std::string first = words.empty() ? "" : words.front();
-    return format_text("unexpected argument '{}'; put a value with spaces in quotes", printable(first));
+    return format_text("unexpected argument '{}'; {}", printable(first), advice(app, first));
   }
   if (*word == "-qa" && app.get_option_no_throw("--quantize-activations") != nullptr) {
     return "-qa: activations are quantised by --precision fast (the default); leave it out";

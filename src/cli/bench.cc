@@ -236,11 +236,11 @@ std::string BenchCommand::to_text(const ModelInfo& info, const io::Json& json) c
   const auto value = [&json](const char* name) { return json[name].get<double>(); };
   const bool exact = info.precision == Precision::exact;
   std::string text = format_text(
-      "\nMedians of {} runs, {} sequence{} at depth {}\n"
+      "\nMedians of {} run{}, {} sequence{} at depth {}\n"
       "  prefill {:9.1f} tokens/s  {:3.0f} % of the {:.0f} G multiply-adds/s in {}\n"
       "  decode  {:9.1f} tokens/s  {:3.0f} % of the limit: {} per token at {:.1f} GB/s\n"
       "  Peak memory: {:.3f} GB\n",
-      repeats_, batch_size_, batch_size_ == 1 ? "" : "s", depth_, value("prefill_tps"),
+      repeats_, repeats_ == 1 ? "" : "s", batch_size_, batch_size_ == 1 ? "" : "s", depth_, value("prefill_tps"),
       100 * value("prefill_share_of_limit"), value(exact ? "float32_gmac_per_s" : "int8_gmac_per_s"),
       exact ? "float32" : "int8", value("decode_tps"), 100 * value("decode_share_of_limit"),
       bytes_text(static_cast<double>(info.bytes_per_token)), value("read_gb_per_s"), value("peak_memory"));

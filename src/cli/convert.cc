@@ -35,7 +35,10 @@ class ConvertCommand : public Command {
 
 void ConvertCommand::add_options(CLI::App& app) {
   OptionGroup group(app, "Conversion");
-  group.text("--hf-path,--model", hf_path_, "Model folder: config.json, *.safetensors, tokenizer files").type("DIR");
+  group
+      .text("--hf-path,--model", hf_path_,
+            "Model folder (config.json, *.safetensors, tokenizer files), or ORG/NAME of the Hub")
+      .type("DIR");
   group.text("--gguf", gguf_, "GGUF file with Q4_0, Q4_1, Q8_0, F16, BF16 or F32 weights, instead").type("FILE");
   group.text("--mlx-path", out_dir_, "The new folder").type("DIR").shown_default(out_dir_);
   group

@@ -139,6 +139,10 @@ int GenerateCommand::stream(const Loaded& loaded, GenerateOptions options, std::
   } else {
     print_end(record);
   }
+  if (has_form(settings_) && record.last.finish_reason == "length") {
+    write_err(format_text("mlxlm: the answer ends at {} tokens (--max-tokens) before its form is complete\n",
+                          record.last.generation_tokens));
+  }
   return interrupted ? kExitInterrupted : kExitOk;
 }
 

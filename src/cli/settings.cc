@@ -109,4 +109,6 @@ GenerateOptions generate_options(const GenerationSettings& s, const Tokenizer& t
   return options;
 }
 
+bool has_form(const GenerationSettings& settings) { return !forms(settings).empty(); }
+
 }  // namespace mlxlm::cli

@@ -103,4 +103,7 @@ PromptCacheOptions cache_options(const GenerationSettings& settings);
 GenerateOptions generate_options(const GenerationSettings& settings, const Tokenizer& tokenizer,
                                  const std::optional<Model>& draft_model);
 
+/// Whether the answer must have a form: a JSON schema, a grammar, one of some texts.
+bool has_form(const GenerationSettings& settings);
+
 }  // namespace mlxlm::cli

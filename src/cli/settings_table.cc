@@ -94,7 +94,8 @@ constexpr Setting kSampling[] = {
     {"--xtc-probability", Real{&S::xtc_probability, 0, 1},
      "Chance, at each token, of dropping all but the least likely above the threshold; 0: off"},
     {"--xtc-threshold", Real{&S::xtc_threshold, 0, 0.5f}, "The threshold of --xtc-probability"},
-    {"--seed", Seed{&S::seed}, "Seed of the sampler; without one it is drawn, and reported by --json"},
+    {"--seed", Seed{&S::seed},
+     "Seed of the sampler; without one generate and batch draw one and report it in their JSON, chat takes 0"},
 };
 constexpr Setting kPenalties[] = {
     {"--repetition-penalty", Real{&S::repetition_penalty, 0, kNoLimit},

@@ -67,7 +67,9 @@ std::string folder_of(const std::string& path, const LoadOptions& options) {
   if (io::file_exists(path)) return path;
   if (!hub::is_repo_id(path)) {
     throw_error(ErrorKind::not_found,
-                "{}: no such model folder, and not the name of a Hugging Face repository (ORG/NAME)", path);
+                "{}: no such model folder, and not the name of a Hugging Face repository (ORG/NAME); expected a folder "
+                "with config.json and *.safetensors",
+                path);
   }
   HubOptions download;
   download.revision = options.revision;

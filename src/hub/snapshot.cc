@@ -92,8 +92,14 @@ class Snapshot {
       // With something to fall back on, one attempt is enough.
       look_up(client, complete ? 1 : kPatient);
     } catch (const HubError& error) {
-      if (error.trouble() == Trouble::no_revision || !complete) throw;
-      return cache_.snapshot(*cached);
+      if (error.trouble() == Trouble::no_revision) throw;
+      if (complete) return cache_.snapshot(*cached);
+      if (error.trouble() != Trouble::unreachable) throw;
+      throw HubError(
+          error.trouble(), error.kind(),
+          format_text("{}: no folder of that name here, and the Hub cannot be reached: {}. Give a local folder, "
+                      "or set what leads to the Hub or a mirror (HTTPS_PROXY, HF_ENDPOINT)",
+                      repo_, error.what()));
     }
     if (!listed || commit_ != *cached) {
       download(client, select(*tree_));

@@ -30,7 +30,10 @@ class FolderOnDisk final : public FolderSource {
       throw_error(ErrorKind::not_found, "{}: no such model folder", path_);
     }
     if (!error && !std::filesystem::is_directory(status)) {
-      throw_invalid("{}: expected a model folder (with config.json and *.safetensors), got a file", path_);
+      throw_invalid(
+          "{}: expected a model folder (with config.json and *.safetensors), got a file; a GGUF file becomes a folder "
+          "with 'mlxlm convert --gguf FILE --mlx-path DIR'",
+          path_);
     }
     return list_folder(path_);
   }

@@ -43,8 +43,9 @@ struct AttentionTask {
   int group_size = 0;
   const std::byte* const* blocks = nullptr;  ///< blocks[j]: block j (positions 64j …); entries of which no query sees
                                              ///< a key may be null
-  int64_t head_offset = 0;  ///< bytes from a block's start to this layer's and head's K; its V follows K
-  float* out = nullptr;     ///< query i, head r at out + i·out_stride + r·value_dim
+  int64_t head_offset = 0;          ///< bytes from a block's start to this layer's and head's K; its V follows K
+  const std::byte* then = nullptr;  ///< K of a block that the thread will need next, to be fetched meanwhile; or null
+  float* out = nullptr;             ///< query i, head r at out + i·out_stride + r·value_dim
   int64_t out_stride = 0;
 };
 

@@ -105,8 +105,24 @@ AttentionTask AttentionPlan::task_of(const Layer& layer, const Place& place, int
   return task;
 }
 
-void AttentionPlan::run_item(const Item& item, const Layer& layer, const Kernels& kernels, void* scratch) {
+const std::byte* AttentionPlan::start_of(const Item& item, const Layer& layer) const {
+  const Place& place = places_[item.place];
+  int64_t block = 0;
+  if (item.merge >= 0) {
+    const size_t partition = merges_[static_cast<size_t>(item.merge)].first + static_cast<size_t>(item.first);
+    block = partitions_[partition] * (kAttentionPartition / kKvBlockTokens);
+  } else if (place.window > 0 && place.keep == 0) {
+    block = std::max<int64_t>(0, place.span.position + item.first - place.window + 1) / kKvBlockTokens;
+  }
+  const std::byte* start = place.blocks[block];
+  if (start == nullptr) return nullptr;
+  return start + layer.index_in_group * place.layout.layer_bytes() + item.kv_head * place.layout.head_bytes();
+}
+
+void AttentionPlan::run_item(const Item& item, const Item* next, const Layer& layer, const Kernels& kernels,
+                             void* scratch) {
   AttentionTask task = task_of(layer, places_[item.place], item.kv_head);
+  if (next != nullptr) task.then = start_of(*next, layer);
   if (item.merge < 0) {
     const int64_t n = std::min(kQueryTile, task.n_queries - item.first);
     task.q += item.first * task.q_stride;
@@ -131,7 +147,10 @@ void AttentionPlan::run(const Layer& layer, const Kernels& kernels, ThreadPool& 
   for (size_t m = 0; m < merges_.size(); ++m) unfinished_[m].store(merges_[m].count, std::memory_order_relaxed);
   const auto n = static_cast<int64_t>(items_.size());
   threads.tasks(n, [&](int64_t i, int thread) {
-    run_item(items_[static_cast<size_t>(i)], layer, kernels, scratch.scratch(thread));
+    const Item* item = &items_[static_cast<size_t>(i)];
+    // Items of about the same size: the thread mostly gets the one after those that the others get.
+    const Item* next = i + threads.size() < n ? item + threads.size() : nullptr;
+    run_item(*item, next, layer, kernels, scratch.scratch(thread));
   });
 }
 

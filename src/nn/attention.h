@@ -72,7 +72,10 @@ class AttentionPlan {
   AttentionTask task_of(const Layer& layer, const Place& place, int64_t kv_head) const;
   void add_tiles(size_t place);
   bool add_partitions(size_t place);
-  void run_item(const Item& item, const Layer& layer, const Kernels& kernels, void* scratch);
+  /// Where the keys begin that the item reads first; null where it reads none of them there.
+  const std::byte* start_of(const Item& item, const Layer& layer) const;
+  /// `next`: what the thread will probably run then; or null.
+  void run_item(const Item& item, const Item* next, const Layer& layer, const Kernels& kernels, void* scratch);
 
   int64_t n_rep_ = 1;
   std::vector<Place> places_;

@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUNS = {
     "answer": (["Is it whole?"], "", r".\n$"),
     "batch_file": (["{questions}"], "", r"^One\?\n  '.*' \((stop|length)\)\nTwo\?\n  .*\n\d+ tokens, [\d.]+ tokens/s\n$"),
-    "chat": ([], "Hello\nAgain\n\n", r"\[\d+ tokens so far\][\s\S]*\[\d+ tokens so far\]"),
+    "chat": ([], "Hello\nAgain\n\n", r"\[0 of \d+ tokens were known\][\s\S]*\[[1-9]\d* of \d+ tokens were known\]"),
     "evaluate": ([], "", r"^(.*: -\d+\.\d{6}\n){3}alone and in a batch: the same\nfingerprint: [0-9a-f]{16}\n$"),
     "extract_json": ([], "", r"^\{'city': '.*', 'inhabitants': \d+, 'coastal': (True|False)\}\n$"),
     "own_callables": ([], "", r"^plain: .*\nno repeats: [\s\S]*\ntwo best: [\s\S]*\nno red: [\s\S]*\nwarm: "),

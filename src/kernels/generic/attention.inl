@@ -313,7 +313,7 @@ MLXLM_NOINLINE void attend_partition(const AttentionTask& task, const RowTile& t
     const int64_t tokens = smaller(kKvBlockTokens, newest + 1 - block * kKvBlockTokens);
     const int64_t following = walk.from(block + 1);
     // The next partition's first block too: the same thread mostly takes it.
-    const std::byte* next = following <= last_block ? task.blocks[following] + task.head_offset : nullptr;
+    const std::byte* next = following <= last_block ? task.blocks[following] + task.head_offset : task.then;
     const std::byte* values = keys + key_values * Element::kSize;
     if (task.bits == 8) {
       attend_coded_block<Element, 8>(task, tile, block, tokens, keys, next);
