@@ -7,9 +7,6 @@
 namespace mlxlm::python {
 namespace {
 
-// Taking the GIL may wait for another thread's turn, so it is not taken for every layer of a small model.
-constexpr auto kSignalInterval = std::chrono::milliseconds(50);
-
 PyObject* python_kind(ErrorKind kind) {
   switch (kind) {
     case ErrorKind::invalid_value:

@@ -4,6 +4,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -11,6 +12,9 @@
 #include <type_traits>
 
 namespace mlxlm::python {
+
+/// How long a signal may wait. Taking the GIL may wait for another thread's turn, so it is not taken more often.
+inline constexpr auto kSignalInterval = std::chrono::milliseconds(50);
 
 namespace nb = nanobind;
 

@@ -11,9 +11,6 @@
 namespace mlxlm::python {
 namespace {
 
-// How long a signal waits while a model is loaded or downloaded.
-constexpr auto kInterruptInterval = std::chrono::milliseconds(50);
-
 Precision precision_of(nb::handle value) {
   const auto name = option_value<std::string>(value, "precision", "\"fast\" or \"exact\"");
   if (name == "fast") return Precision::fast;
@@ -49,7 +46,7 @@ auto with_signals(RaisedError& raised, std::stop_source& stop, const Work& work)
   for (bool ready = false; !ready;) {
     {
       const nb::gil_scoped_release release;
-      ready = result.wait_for(kInterruptInterval) == std::future_status::ready;
+      ready = result.wait_for(kSignalInterval) == std::future_status::ready;
     }
     if (PyErr_CheckSignals() != 0) {
       raised.keep_current();
