@@ -21,12 +21,12 @@ setup: ## install the build's packages (Debian 12 and relatives)
 	@scripts/setup build
 
 build: setup ## build the command: build/bin/mlxlm
-	@cmake --preset release --log-level=WARNING
+	@cmake --preset release --log-level=WARNING > /dev/null
 	@cmake --build build --target bin/mlxlm
 	@echo "built build/bin/mlxlm"
 
 build-all: setup ## build everything: command, shared library and tests
-	@cmake --preset release --log-level=WARNING
+	@cmake --preset release --log-level=WARNING > /dev/null
 	@cmake --build build
 
 demo-model: ## make the demo model and print its folder, nothing else
@@ -57,7 +57,8 @@ format: ## rewrite the C++ files in the project's format
 bench: build ## measure against the rivals on the demo model
 	@bench/run
 
-install: build-all ## install the headers, library, command and CMake package below PREFIX
+install: build ## install the headers, library, command and CMake package below PREFIX
+	@cmake --build build --target mlxlm_shared
 	@cmake --install build --prefix "$(PREFIX)"
 
 clean: ## delete the build folders and test environments

@@ -1,6 +1,10 @@
 // mlxlm: run language models in MLX format on any CPU. This header includes the whole public interface.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "mlxlm needs C++20: compile with -std=c++20, or set CMAKE_CXX_STANDARD to 20"
+#endif
+
 #include "mlxlm/batch.h"
 #include "mlxlm/convert.h"
 #include "mlxlm/error.h"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -11,6 +12,7 @@ from typing import Any
 from . import _core
 from ._arrays import FloatArray, token_ids
 from ._async_batch import AsyncRequests
+from ._keywords import check_keywords
 from ._stream import cache_options, check_model, draft_options, processor_list, sampler_options, seed_option, stop_option
 from ._token_stops import TokenStops
 from .model import Model
@@ -355,19 +357,21 @@ def batch_generate(
         prompts: lists of token ids.
         prompt_caches: a cache for each prompt to continue, on a copy.
         max_tokens: how many tokens at most, for all or for each.
-        verbose: print progress and rates.
+        verbose: print the rates at the end, and on a terminal the progress.
         return_prompt_caches, return_token_ids, return_logprobs: what to return beside the texts.
         kwargs: keywords of ``BatchGenerator`` (sampler, logits_processors, completion_batch_size, …).
 
     An exception of a request's callable is raised at once.
     """
     check_model(model, tokenizer)
+    check_keywords("batch_generate", BatchGenerator, kwargs)
     stops = [[i] for i in sorted(tokenizer.eos_token_ids)]
     limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
     ids: list[list[int]] = [[] for _ in prompts]
     logprobs: list[list[float]] = [[] for _ in prompts]
     reasons = ["" for _ in prompts]
     caches: dict[int, PromptCache] = {}
+    show_progress = verbose and sys.stdout.isatty()
     with BatchGenerator(model, stop_tokens=stops, logprobs=False, **kwargs) as batch:
         rows = {uid: i for i, uid in enumerate(batch.insert(prompts, limits, prompt_caches))}
         with batch.stats() as stats:
@@ -383,7 +387,7 @@ def batch_generate(
                         reasons[row] = r.finish_reason
                         if return_prompt_caches and r.prompt_cache is not None:
                             caches[row] = r.prompt_cache
-                if verbose:
+                if show_progress:
                     print(f"[batch_generate] Finished processing {sum(map(bool, reasons))}/{len(prompts)} ...", end="\r")
     if verbose:
         _print_stats(len(prompts), stats)

@@ -8,6 +8,7 @@ from typing import Any
 from . import _core
 from ._arrays import FloatArray, token_ids
 from ._batch import BatchGenerator, BatchResponse, BatchStats, batch_generate
+from ._keywords import check_keywords
 from ._progress import prefill_bar
 from ._stream import (
     QUANTIZED_KV_START,
@@ -135,6 +136,7 @@ def generate(model: Model, tokenizer: TokenizerWrapper, prompt: Any, verbose: bo
         verbose: print the text as it comes, and the rates at the end.
         kwargs: as for ``stream_generate``.
     """
+    check_keywords("generate", stream_generate, kwargs)
     kwargs.setdefault("logprobs", False)
     if not verbose:
         return "".join(response.text for response in stream_generate(model, tokenizer, prompt, **kwargs))

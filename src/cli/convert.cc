@@ -118,6 +118,9 @@ int ConvertCommand::run() {
                         report.tensors, with_commas(report.parameters),
                         report.quantization == "none" ? "not quantised" : report.quantization, report.bits_per_weight,
                         bytes_text(static_cast<double>(report.bytes)), report.shards, report.shards == 1 ? "" : "s"));
+  if (gguf_.empty() && !options_.quantize && !options_.dequantize && report.quantization != "none") {
+    write_err("mlxlm: the weights were quantised already and stay as they are; --dequantize makes floats of them\n");
+  }
   return kExitOk;
 }
 

@@ -31,6 +31,11 @@ std::string joined(const std::vector<std::string>& words, const char* between) {
   return out;
 }
 
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
+}
+
 bool parse_real(const std::string& text, float lowest, float highest, float& value) {
   return parse_whole(text, value) && std::isfinite(value) && value >= lowest && value <= highest;
 }
@@ -88,7 +93,8 @@ OptionRef OptionGroup::value(const std::string& names, const std::string& expect
   const auto callback = [names, expected, parse = std::move(parse)](const CLI::results_t& results) {
     if (!parse(results.back())) {
       throw CLI::ValidationError(display_name(names),
-                                 format_text("expected {}, got '{}'", expected, printable(results.back())));
+                                 format_text("expected {}, got '{}'{}", expected, printable(results.back()),
+                                             is_folder(results.back()) ? "; a model folder goes with --model" : ""));
     }
     return true;
   };
@@ -275,7 +281,7 @@ std::optional<Model> load_draft_model(const ModelOptions& model, const std::stri
 
 std::string resolve_model_folder(const std::string& model, const std::string& revision, std::stop_token cancel) {
   std::error_code ignored;
-  if (std::filesystem::is_directory(model, ignored)) return model;
+  if (is_folder(model)) return model;
   if (std::filesystem::exists(model, ignored)) {
     throw_error(ErrorKind::invalid_value,
                 "{}: expected a model folder, got a file; a GGUF file becomes a folder with "

@@ -98,6 +98,8 @@ def test_quantise_and_generate(mlxlm, model, tmp_path):
     assert "8-bit group 32" in done.out and done.err == ""
     answer = mlxlm.json("generate", "--model", again, "--prompt", "ab c", "-m", 4)
     assert answer["generation_tokens"] >= 1
+    done = mlxlm("convert", "--hf-path", again, "--mlx-path", tmp_path / "copy", check=0)
+    assert "quantised already and stay as they are" in done.err
 
 
 @pytest.mark.parametrize("flags, expected", [

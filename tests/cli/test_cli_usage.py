@@ -51,6 +51,7 @@ def test_unknown_words(mlxlm, args, message):
     (["--min-tokens-to-keep", "0"], "--min-tokens-to-keep: expected a whole number of at least 1"),
     (["--top-k", "-1"], "--top-k: expected a whole number of at least 0"),
     (["-m", "-2"], "--max-tokens: expected a whole number of at least -1"),
+    (["-m", "."], "--max-tokens: expected a whole number of at least -1, got '.'; a model folder goes with --model"),
     (["--seed", "1.5"], "--seed: expected a whole number"),
     (["--threads", "two"], "--threads: expected a whole number"),
     (["--precision", "slow"], "--precision: expected fast or exact, got 'slow'"),

@@ -83,6 +83,12 @@ def test_schema(model, name):
         checker.validate(json.loads(text))
 
 
+def test_compact_schema(model):
+    schema = {"x-guidance": {"whitespace_flexible": False}, **SCHEMAS["tree"]}
+    for text in texts(model, kind="json_schema", source=json.dumps(schema)):
+        assert isinstance(json.loads(text), dict) and not re.search(r"\s", text)
+
+
 def test_any_object(model):
     for text in texts(model, kind="json_object"):
         assert isinstance(json.loads(text), dict)

@@ -127,6 +127,23 @@ def test_limits(model, tokenizer):
 
 
 @pytest.mark.parametrize(
+    ("keyword", "advice"),
+    [
+        ("temp", "; give sampler=make_sampler(temp=...)"),
+        ("temperature", "; give sampler=make_sampler(temp=...)"),
+        ("logit_bias", "; give logits_processors=make_logits_processors(logit_bias=...)"),
+        ("prefill_step_sze", "; did you mean 'prefill_step_size'?"),
+        ("zzz", ""),
+    ],
+)
+@pytest.mark.parametrize(("function", "prompt"), [(mlxlm.generate, "ab"), (mlxlm.batch_generate, [[1, 2]])])
+def test_unknown_keywords(model, tokenizer, function, prompt, keyword, advice):
+    with pytest.raises(TypeError) as error:
+        function(model, tokenizer, prompt, **{keyword: 1})
+    assert str(error.value) == f"{function.__name__}() got an unexpected keyword argument {keyword!r}{advice}"
+
+
+@pytest.mark.parametrize(
     ("settings", "kind", "words"),
     [
         ({"max_tokns": 5}, TypeError, "max_tokns"),
