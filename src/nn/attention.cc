@@ -7,6 +7,7 @@ namespace {
 
 // Queries of one task of a long span: the keys and values of a block are converted once for all of them.
 constexpr int64_t kQueryTile = 64;
+constexpr int64_t kBytesPerStep = 1024;
 // Spans up to this many queries are split by keys: decoding, and verifying a draft.
 constexpr int64_t kMaxQueriesByPartition = 8;
 
@@ -143,15 +144,26 @@ void AttentionPlan::run_item(const Item& item, const Item* next, const Layer& la
   }
 }
 
-void AttentionPlan::run(const Layer& layer, const Kernels& kernels, ThreadPool& threads, ProductRunner& scratch) {
+void AttentionPlan::begin() {
   for (size_t m = 0; m < merges_.size(); ++m) unfinished_[m].store(merges_[m].count, std::memory_order_relaxed);
-  const auto n = static_cast<int64_t>(items_.size());
-  threads.tasks(n, [&](int64_t i, int thread) {
-    const Item* item = &items_[static_cast<size_t>(i)];
-    // Items of about the same size: the thread mostly gets the one after those that the others get.
-    const Item* next = i + threads.size() < n ? item + threads.size() : nullptr;
-    run_item(*item, next, layer, kernels, scratch.scratch(thread));
-  });
+}
+
+bool AttentionPlan::fetch_part(int64_t i, int64_t step, const Layer& layer) const {
+  const Item& item = items_[static_cast<size_t>(i)];
+  const int64_t bytes = places_[item.place].layout.head_bytes();
+  const int64_t at = step * kBytesPerStep;
+  if (at >= bytes) return false;
+  const std::byte* start = start_of(item, layer);
+  if (start == nullptr) return false;
+  for (int64_t k = at; k < std::min(bytes, at + kBytesPerStep); k += 64) __builtin_prefetch(start + k);
+  return true;
+}
+
+void AttentionPlan::run_task(int64_t i, const Layer& layer, const Kernels& kernels, int threads, void* scratch) {
+  const Item* item = &items_[static_cast<size_t>(i)];
+  // Tasks of about the same size: a thread mostly gets the one after those that the others get.
+  const Item* next = i + threads < tasks() ? item + threads : nullptr;
+  run_item(*item, next, layer, kernels, scratch);
 }
 
 }  // namespace mlxlm::nn

@@ -7,11 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "base/thread_pool.h"
 #include "kernels/kernels.h"
 #include "nn/aligned_buffer.h"
 #include "nn/kv_cache.h"
-#include "nn/products.h"
 
 namespace mlxlm::nn {
 
@@ -39,7 +37,13 @@ class AttentionPlan {
     int64_t index_in_group = 0;
     float softcap = 0;
   };
-  void run(const Layer& layer, const Kernels& kernels, ThreadPool& threads, ProductRunner& scratch);
+  /// Before the tasks of a layer.
+  void begin();
+  int64_t tasks() const { return static_cast<int64_t>(items_.size()); }
+  /// Fetches a part of the keys and values of task i, the next one at each step; false: these were all worth fetching.
+  bool fetch_part(int64_t i, int64_t step, const Layer& layer) const;
+  /// Runs task i of `tasks()`; `threads` of them run at a time. Tasks may run in any order, each once.
+  void run_task(int64_t i, const Layer& layer, const Kernels& kernels, int threads, void* scratch);
 
   /// Stores k and v of row t of the pass.
   void store(int64_t index_in_group, int64_t t, const float* k, const float* v, const Kernels& kernels) const;

@@ -89,6 +89,8 @@ class Executor::Pass {
   void reserve();
   void embed();
   void layer(size_t index);
+  /// Rotates queries and keys, stores keys and values, and attends. `next`: the products that follow.
+  void attend(size_t index, std::span<const Product> next);
   void position_and_store(size_t index, int64_t lo, int64_t hi);
   void add_residual(int64_t lo, int64_t hi);
   void norm_rows(const Norm& norm, const float* in, float* out, int64_t lo, int64_t hi) const;
@@ -191,6 +193,18 @@ void Executor::Pass::position_and_store(size_t index, int64_t lo, int64_t hi) {
   }
 }
 
+void Executor::Pass::attend(size_t index, std::span<const Product> next) {
+  AttentionPlan& plan = ws_.plans[e_.group_of_layer_[index]];
+  const AttentionPlan::Layer layer = {ws_.q.get(), ws_.mixed.get(), e_.index_in_group_[index],
+                                      e_.spec_.layers[index].attention.softcap};
+  ProductRunner& products = *ws_.products;
+  plan.begin();
+  products.tasks(
+      tokens_, [&](int64_t lo, int64_t hi) { position_and_store(index, lo, hi); }, plan.tasks(),
+      [&](int64_t i, int thread) { plan.run_task(i, layer, kernels_, e_.pool_.size(), products.scratch(thread)); },
+      [&](int64_t i, int64_t step) { return plan.fetch_part(i, step, layer); }, next);
+}
+
 void Executor::Pass::layer(size_t index) {
   const LayerSpec& spec = e_.spec_.layers[index];
   const LayerWeights& w = e_.weights_.layers[index];
@@ -203,12 +217,9 @@ void Executor::Pass::layer(size_t index) {
     norm_rows(w.attn_norm, ws_.x.get(), ws_.h.get(), lo, hi);
   });
   lap(PassPart::qkv);
-  products.rows(tokens_, [&](int64_t lo, int64_t hi) { position_and_store(index, lo, hi); });
-  lap(PassPart::rope_and_store);
-  ws_.plans[e_.group_of_layer_[index]].run(
-      {ws_.q.get(), ws_.mixed.get(), e_.index_in_group_[index], spec.attention.softcap}, kernels_, e_.pool_, products);
-  lap(PassPart::attention);
   const Product o[] = {plain(w.o, ws_.r.get())};
+  attend(index, o);
+  lap(PassPart::attention);
   products.run(ws_.mixed.get(), tokens_, spec.attention.o.in, o, [](int64_t, int64_t) {});
   lap(PassPart::output);
 

@@ -1,11 +1,13 @@
 // Matrix products of one input with several weight matrices, over all threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "base/work_shares.h"
 #include "kernels/kernels.h"
 #include "nn/aligned_buffer.h"
 #include "nn/weights.h"
@@ -18,6 +20,20 @@ struct Product {
   const std::vector<float>* bias = nullptr;  ///< null or empty: none
   float* out = nullptr;
   int64_t stride = 0;
+};
+
+/// Brings the first weights of a thread's share of some products into its second-level cache, row by row.
+class WeightFetch {
+ public:
+  /// `share`: row tiles of all matrices, one after another.
+  WeightFetch(std::span<const Product> products, WorkShares::Piece share);
+  /// False, and nothing done, when enough is fetched.
+  bool next_row();
+
+ private:
+  std::span<const Product> products_;
+  int64_t row_, rows_left_;  // of the first of products_; of all
+  int64_t bytes_left_;
 };
 
 /// Runs products; keeps the packed activations and the threads' scratch. One caller at a time.
@@ -46,20 +62,48 @@ class ProductRunner {
     };
     if (tokens >= kTokensToShare) {
       rows(tokens, make_rows);
-      pool_.run([&](int thread) { multiply_share(x, tokens, products, thread); });
+      pool_.run([&](int thread) { multiply_shares(x, tokens, products, thread); });
       return;
     }
     // One thread makes the rows; meanwhile the others fetch the first of their weights.
     Gate gate;
     pool_.run([&](int thread) {
+      wait_for_rows(thread, gate, products, [&] { make_rows(0, tokens); });
+      multiply_shares(x, tokens, products, thread);
+    });
+  }
+
+  /// First prepare(lo, hi) as in run(), then body(i, thread) for every i in [0, n). Threads that have nothing to do
+  /// fetch what they need next: fetch(i, step) what task i reads, a little at each step until it returns false, and the
+  /// first weights of `next`, the products that run() gets then.
+  template <typename Prepare, typename Body, typename Fetch>
+  void tasks(int64_t tokens, Prepare&& prepare, int64_t n, Body&& body, Fetch&& fetch, std::span<const Product> next) {
+    if (tokens >= kTokensToShare) {
+      rows(tokens, prepare);
+      pool_.tasks(n, body);
+      return;
+    }
+    share(next);
+    Gate gate;
+    std::atomic<int64_t> first_free{pool_.size()};
+    std::atomic<int> busy{pool_.size()};
+    pool_.run([&](int thread) {
+      WeightFetch weights(next, shares_.left(thread));
       if (thread == 0) {
         const Gate::Opener opener(gate);
-        make_rows(0, tokens);
+        prepare(int64_t{0}, tokens);
       } else {
-        fetch_share(products, thread, gate);
+        for (int64_t i = thread; i < n; i += pool_.size()) {
+          for (int64_t step = 0; !gate.is_open() && fetch(i, step);) ++step;
+        }
+        while (!gate.is_open() && weights.next_row()) {
+        }
         gate.wait();
       }
-      multiply_share(x, tokens, products, thread);
+      for (int64_t i = thread; i < n; i = first_free.fetch_add(1, std::memory_order_relaxed)) body(i, thread);
+      busy.fetch_sub(1, std::memory_order_relaxed);
+      while (busy.load(std::memory_order_relaxed) > 0 && weights.next_row()) {
+      }
     });
   }
 
@@ -76,16 +120,29 @@ class ProductRunner {
 
   bool is_packed(const Matrix& w) const { return !exact_ && w.quantized(); }
   void plan(int64_t tokens, int64_t k, std::span<const Product> products);
+  void share(std::span<const Product> products);
   void pack(const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi);
+  void multiply_shares(const float* x, int64_t tokens, std::span<const Product> products, int thread);
   template <typename F>
-  void for_share(std::span<const Product> products, int thread, F&& body) const;
-  void multiply_share(const float* x, int64_t tokens, std::span<const Product> products, int thread);
-  void fetch_share(std::span<const Product> products, int thread, const Gate& gate) const;
+  WeightFetch wait_for_rows(int thread, Gate& gate, std::span<const Product> products, F&& make_rows) {
+    WeightFetch fetch(products, shares_.left(thread));
+    if (thread == 0) {
+      const Gate::Opener opener(gate);
+      make_rows();
+    } else {
+      while (!gate.is_open() && fetch.next_row()) {
+      }
+      gate.wait();
+    }
+    return fetch;
+  }
   void multiply_rows(const Product& product, const float* x, int64_t tokens, int64_t lo, int64_t hi, int thread);
 
   const Kernels& kernels_;
   ThreadPool& pool_;
   bool exact_;
+  WorkShares shares_;  // of the row tiles of all matrices, one after another
+  int64_t least_tiles_ = 1;
   std::vector<Pack> packs_;  // one per pack class in the current list of products
   AlignedBuffer<std::byte> packed_;
   std::vector<AlignedBuffer<std::byte>> scratch_;  // one per thread

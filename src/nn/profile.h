@@ -8,11 +8,12 @@
 
 namespace mlxlm::nn {
 
-/// The parts of a pass, in the order they run; a norm or an activation counts to the product it feeds.
-enum class PassPart : uint8_t { setup, qkv, rope_and_store, attention, output, gate_up, down, head };
-inline constexpr size_t kPassParts = 8;
+/// The parts of a pass, in the order they run. Attention includes rope and storing keys and values; a norm or an
+/// activation counts to the product it feeds.
+enum class PassPart : uint8_t { setup, qkv, attention, output, gate_up, down, head };
+inline constexpr size_t kPassParts = 7;
 inline constexpr std::array<const char*, kPassParts> kPassPartNames = {
-    "setup and embedding", "q, k, v", "rope, KV store", "attention", "attention output", "gate and up", "down", "head"};
+    "setup and embedding", "q, k, v", "rope and attention", "attention output", "gate and up", "down", "head"};
 
 /// Seconds of each part, summed over layers and passes.
 class PassProfile {
