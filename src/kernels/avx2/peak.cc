@@ -60,9 +60,9 @@ int64_t float32_macs(int64_t rounds) {
   const __m256 b = _mm256_set1_ps(0.25f);
   for (int64_t round = 0; round < rounds; ++round) {
     for (int step = 0; step < kSteps; ++step) {
-      for (int c = 0; c < kChains; ++c) {
-        sum[c] = _mm256_fmadd_ps(a, b, sum[c]);
-        hide(sum[c]);
+      for (__m256& chain : sum) {
+        chain = _mm256_fmadd_ps(a, b, chain);
+        hide(chain);
       }
       hide(a);
     }
