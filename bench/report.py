@@ -64,5 +64,6 @@ def markdown(results):
     head = (f"{machine['cpu']}, {settings['threads']} of {machine['cores']} cores; prefill {settings['prefill']}, decode "
             f"{settings['decode']}, depth {settings['depth']}, batch {settings['batch']}; {settings['rounds']} rounds, alternating; median (range); "
             f"commit {machine['commit']}, load before {machine['load']}")
-    parts = [head, table(results["speed"], SPEED), table(results["start"], START), limits(results["speed"][OURS])]
+    parts = [head, table(results["speed"], SPEED),
+             table(results["start"], START) if "start" in results else "", limits(results["speed"][OURS])]
     return "\n\n".join(part for part in parts if part)
