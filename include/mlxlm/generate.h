@@ -79,10 +79,12 @@ struct GenerationResponse {
 using PromptInput = std::variant<std::string, std::vector<int32_t>>;
 class Prompt : public PromptInput {
  public:
+  // NOLINTBEGIN(google-explicit-constructor): a prompt is given as what it is
   Prompt(const char* text) : PromptInput(std::string(text)) {}
   Prompt(std::string text) : PromptInput(std::move(text)) {}
   Prompt(std::string_view text) : PromptInput(std::string(text)) {}
   Prompt(std::vector<int32_t> ids) : PromptInput(std::move(ids)) {}
+  // NOLINTEND(google-explicit-constructor)
 };
 
 /// A single-pass range of responses. Work happens as it is iterated; destroying it early stops the generation.

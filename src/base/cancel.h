@@ -12,7 +12,7 @@ class CancelCheck {
  public:
   CancelCheck() = default;
   /// interrupted: may be null or empty; outlives the check.
-  CancelCheck(std::stop_token token, const std::function<bool()>* interrupted = nullptr)
+  explicit CancelCheck(std::stop_token token, const std::function<bool()>* interrupted = nullptr)
       : token_(std::move(token)), interrupted_(interrupted) {}
 
   bool requested() const {

@@ -118,11 +118,7 @@ void write_configs(const NewFolder& folder, const ModelPlan& plan, const Tokeniz
   io::write_text_file(folder.file("tokenizer_config.json"), json_text(sorted(tokenizer.config)));
 }
 
-}  // namespace
-}  // namespace conversion
-
-ConvertReport convert_gguf(const std::string& gguf, const std::string& mlx_path, const GgufConvertOptions& options) {
-  using namespace conversion;
+ConvertReport convert_file(const std::string& gguf, const std::string& mlx_path, const GgufConvertOptions& options) {
   check_new_folder(mlx_path);
   const auto file = io::GgufFile::open(gguf);
   const ModelPlan plan = plan_model(file);
@@ -141,6 +137,13 @@ ConvertReport convert_gguf(const std::string& gguf, const std::string& mlx_path,
   write_configs(folder, plan, tokenizer, report.quantization);
   folder.commit();
   return report;
+}
+
+}  // namespace
+}  // namespace conversion
+
+ConvertReport convert_gguf(const std::string& gguf, const std::string& mlx_path, const GgufConvertOptions& options) {
+  return conversion::convert_file(gguf, mlx_path, options);
 }
 
 }  // namespace mlxlm

@@ -30,11 +30,7 @@ void write_weights(const NewFolder& folder, const io::ModelFolder& source, const
   report.bits_per_weight = 8.0 * static_cast<double>(report.bytes) / static_cast<double>(report.parameters);
 }
 
-}  // namespace
-}  // namespace conversion
-
-ConvertReport convert(const std::string& hf_path, const std::string& mlx_path, const ConvertOptions& options) {
-  using namespace conversion;
+ConvertReport convert_folder(const std::string& hf_path, const std::string& mlx_path, const ConvertOptions& options) {
   const FloatControl float_control;
   check_options(options);
   check_new_folder(mlx_path);
@@ -57,6 +53,13 @@ ConvertReport convert(const std::string& hf_path, const std::string& mlx_path, c
   io::write_text_file(folder.file("README.md"), model_card());
   folder.commit();
   return report;
+}
+
+}  // namespace
+}  // namespace conversion
+
+ConvertReport convert(const std::string& hf_path, const std::string& mlx_path, const ConvertOptions& options) {
+  return conversion::convert_folder(hf_path, mlx_path, options);
 }
 
 }  // namespace mlxlm

@@ -150,7 +150,7 @@ RepoTree HubClient::tree(const std::string& commit, int attempts) const {
     std::string next;
     add_tree_page(get_json(url, commit, attempts, &next), url, tree);
     // An address relative to the server is allowed.
-    if (next.starts_with('/')) next = settings_.endpoint + next;
+    if (next.starts_with('/')) next.insert(0, settings_.endpoint);
     url = next;
   }
   return tree;

@@ -159,7 +159,8 @@ void bench_attention(Bench& bench, const KvLayout& layout, int64_t n_rep) {
   const std::string format = layout.bits == 0 ? "" : format_text(" {}-bit", layout.bits);
   const std::string name =
       format_text("attention {}{} dim {} rep {}", dtype_name(layout.dtype), format, head_dim, n_rep);
-  const double bytes = static_cast<double>(layers * 4096 / 64 * layout.layer_bytes());
+  const int64_t blocks = layers * 4096 / kKvBlockTokens;
+  const double bytes = static_cast<double>(blocks * layout.layer_bytes());
   const double macs = static_cast<double>(layers * layout.n_kv_heads * 4096 * n_rep * 2 * head_dim);
   bench.time(name + " decode partitions", bytes, macs, [&] {
     all(layers, [&] {
@@ -176,9 +177,9 @@ void bench_attention(Bench& bench, const KvLayout& layout, int64_t n_rep) {
   for (int64_t depth : {0, 4096}) {
     task.n_queries = 512;
     task.position = depth;
-    const double pairs = static_cast<double>(512 * depth + 512 * 513 / 2);
+    const int64_t pairs = 512 * depth + 512 * 513 / 2;
     bench.time(format_text("{} prefill 512 at {}", name, depth), 0,
-               pairs * static_cast<double>(layout.n_kv_heads * n_rep * 2 * head_dim),
+               static_cast<double>(pairs * layout.n_kv_heads * n_rep * 2 * head_dim),
                [&] { all(1, [&] { bench.k.attention(task, bench.scratch()); }); });
   }
 }

@@ -79,7 +79,7 @@ Quantization read_quantization(const io::ModelFolder& folder) {
   q.overall = read_format(*section, where);
   for (const auto& [key, value] : section->items()) {
     if (value.is_object()) {
-      q.modules[key] = read_format(value, where + "." + key);
+      q.modules[key] = read_format(value, format_text("{}.{}", where, key));
     } else if (value.is_boolean()) {
       // `true` means the overall format; `false` leaves the module dense.
       q.modules[key] = value.get<bool>() ? std::optional(q.overall) : std::nullopt;

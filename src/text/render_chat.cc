@@ -89,7 +89,7 @@ std::string mark_last(Json& messages) {
     content = &(*last)["text"];
   }
   if (!content->is_string()) throw_invalid("continue_final_message: the last message has no text to continue");
-  const std::string text = content->get<std::string>();
+  std::string text = content->get<std::string>();
   *content = text + std::string(kContinueMark);
   return text;
 }

@@ -57,11 +57,21 @@ MLXLM_INLINE void chain_tile(const float* a, int64_t a_stride, const std::byte* 
   for (int64_t k = lo; k < hi; ++k) {
     if (kPrefetch && ahead != nullptr) __builtin_prefetch(ahead + k * step);
     const std::byte* from = b + k * b_stride * Element::kSize;
-    F8 column[vectors];
-    MLXLM_UNROLL for (int c = 0; c < vectors; ++c) column[c] = Element::load(from + 8 * c * Element::kSize);
-    MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
-      const F8 value = splat(a[r * a_stride + k]);
-      MLXLM_UNROLL for (int c = 0; c < vectors; ++c) acc[r][c] = fma(value, column[c], acc[r][c]);
+    // The fewer of the two stay in registers, so that 12 accumulators and their operands fit 16.
+    if constexpr (rows < vectors) {
+      F8 value[rows];
+      MLXLM_UNROLL for (int r = 0; r < rows; ++r) value[r] = splat(a[r * a_stride + k]);
+      MLXLM_UNROLL for (int c = 0; c < vectors; ++c) {
+        const F8 column = Element::load(from + 8 * c * Element::kSize);
+        MLXLM_UNROLL for (int r = 0; r < rows; ++r) acc[r][c] = fma(value[r], column, acc[r][c]);
+      }
+    } else {
+      F8 column[vectors];
+      MLXLM_UNROLL for (int c = 0; c < vectors; ++c) column[c] = Element::load(from + 8 * c * Element::kSize);
+      MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
+        const F8 value = splat(a[r * a_stride + k]);
+        MLXLM_UNROLL for (int c = 0; c < vectors; ++c) acc[r][c] = fma(value, column[c], acc[r][c]);
+      }
     }
   }
   MLXLM_UNROLL for (int r = 0; r < rows; ++r) {
