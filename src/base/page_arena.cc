@@ -60,7 +60,7 @@ void PageArena::release(void* block, size_t bytes) {
   const size_t size = round_up(bytes, kLine);
   const auto begin = reinterpret_cast<uintptr_t>(block);
   const uintptr_t first = round_up(begin, page), end = (begin + size) / page * page;
-  if (end > first) ::madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  if (end > first) ::madvise(static_cast<std::byte*>(block) + (first - begin), end - first, MADV_DONTNEED);
   try {
     holes_[size].push_back(block);
   } catch (const std::bad_alloc&) {  // the place is lost, not the memory

@@ -208,6 +208,7 @@ io::Json BenchCommand::to_json(const ModelInfo& info, const std::vector<BenchRun
   io::Json json, lists;
   const auto add = [&](const char* name, const auto& value_of) {
     std::vector<double> values;
+    values.reserve(runs.size());
     for (const BenchRun& run : runs) values.push_back(value_of(run));
     json[name] = median(values);
     lists[name] = values;

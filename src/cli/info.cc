@@ -76,6 +76,7 @@ int InfoCommand::run() {
   const std::vector<int64_t> lengths = context_lengths(info);
   const MachineLimits limits = measure_machine(info.threads, info.kernels);
   std::vector<ContextNeed> needs;
+  needs.reserve(lengths.size());
   for (const int64_t tokens : lengths) needs.push_back(need(loaded.model, limits, tokens));
   write_out(json_ ? json_text(to_json(info, limits, needs), true) : to_text(info, limits, needs));
   return kExitOk;

@@ -215,6 +215,7 @@ void check_overlaps(const std::string& path, const std::vector<GgufTensor>& tens
 
 void check_unique_names(const std::string& path, const std::vector<GgufTensor>& tensors) {
   std::vector<std::string_view> names;
+  names.reserve(tensors.size());
   for (const GgufTensor& tensor : tensors) names.push_back(tensor.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());

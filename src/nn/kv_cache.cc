@@ -53,7 +53,7 @@ KvSequence::KvSequence(std::shared_ptr<KvPool> pool, const KvOptions& options)
 KvSequence::~KvSequence() { clear(); }
 
 KvSequence::KvSequence(KvSequence&& other) noexcept
-    : pool_(other.pool_),
+    : pool_(other.pool_),  // NOLINT(performance-move-constructor-init): what is left is an empty sequence of the pool
       options_(other.options_),
       groups_(std::move(other.groups_)),
       length_(std::exchange(other.length_, 0)),

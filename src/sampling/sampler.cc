@@ -167,6 +167,7 @@ std::vector<std::pair<int32_t, float>> top_logprobs(std::span<const float> logit
   }
   std::sort_heap(best.begin(), best.end(), more_likely_pair);
   std::vector<std::pair<int32_t, float>> result;
+  result.reserve(best.size());
   for (const auto& [logit, id] : best) result.emplace_back(id, logit - log_normalizer);
   return result;
 }
