@@ -68,7 +68,9 @@ class ProductRunner {
     // One thread makes the rows; meanwhile the others fetch the first of their weights.
     Gate gate;
     pool_.run([&](int thread) {
-      wait_for_rows(thread, gate, products, [&] { make_rows(0, tokens); });
+      WeightFetch weights(products, shares_.left(thread));
+      make_or_wait(
+          thread, gate, [&] { make_rows(0, tokens); }, [&] { return weights.next_row(); });
       multiply_shares(x, tokens, products, thread);
     });
   }
@@ -89,17 +91,14 @@ class ProductRunner {
     std::atomic<int> busy{pool_.size()};
     pool_.run([&](int thread) {
       WeightFetch weights(next, shares_.left(thread));
-      if (thread == 0) {
-        const Gate::Opener opener(gate);
-        prepare(int64_t{0}, tokens);
-      } else {
-        for (int64_t i = thread; i < n; i += pool_.size()) {
-          for (int64_t step = 0; !gate.is_open() && fetch(i, step);) ++step;
+      auto fetch_more = [&, i = int64_t{thread}, step = int64_t{0}]() mutable {
+        for (; i < n; i += pool_.size(), step = 0) {
+          if (fetch(i, step++)) return true;
         }
-        while (!gate.is_open() && weights.next_row()) {
-        }
-        gate.wait();
-      }
+        return weights.next_row();
+      };
+      make_or_wait(
+          thread, gate, [&] { prepare(int64_t{0}, tokens); }, fetch_more);
       for (int64_t i = thread; i < n; i = first_free.fetch_add(1, std::memory_order_relaxed)) body(i, thread);
       busy.fetch_sub(1, std::memory_order_relaxed);
       while (busy.load(std::memory_order_relaxed) > 0 && weights.next_row()) {
@@ -123,18 +122,17 @@ class ProductRunner {
   void share(std::span<const Product> products);
   void pack(const float* x, int64_t tokens, int64_t k, int64_t lo, int64_t hi);
   void multiply_shares(const float* x, int64_t tokens, std::span<const Product> products, int thread);
-  template <typename F>
-  WeightFetch wait_for_rows(int thread, Gate& gate, std::span<const Product> products, F&& make_rows) {
-    WeightFetch fetch(products, shares_.left(thread));
+  /// Thread 0 makes and opens the gate; the others wait for it, and meanwhile call fetch() until it returns false.
+  template <typename Make, typename Fetch>
+  static void make_or_wait(int thread, Gate& gate, Make&& make, Fetch&& fetch) {
     if (thread == 0) {
       const Gate::Opener opener(gate);
-      make_rows();
+      make();
     } else {
-      while (!gate.is_open() && fetch.next_row()) {
+      while (!gate.is_open() && fetch()) {
       }
       gate.wait();
     }
-    return fetch;
   }
   void multiply_rows(const Product& product, const float* x, int64_t tokens, int64_t lo, int64_t hi, int thread);
 
