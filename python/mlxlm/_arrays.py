@@ -30,6 +30,12 @@ def token_ids(value: Any, name: str = "prompt") -> TokenArray:
     """Ids in one dimension as a contiguous int32 array."""
     if isinstance(value, str):
         raise TypeError(f"{name}: expected token ids, got text; encode it first")
+    if value is None or isinstance(value, (bytes, int, float)):
+        raise TypeError(f"{name}: expected a list or an array of token ids, got {type(value).__name__}")
+    if isinstance(value, (list, tuple)) and value and isinstance(value[0], (str, dict)):
+        what = "texts" if isinstance(value[0], str) else "messages"
+        advice = "encode one" if what == "texts" else "give what tokenizer.apply_chat_template makes of them"
+        raise TypeError(f"{name}: expected token ids, got a list of {what}; {advice}")
     try:
         array = as_numpy(value)
     except Exception as error:

@@ -369,7 +369,7 @@ def batch_generate(
     limits = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else list(max_tokens)
     ids: list[list[int]] = [[] for _ in prompts]
     logprobs: list[list[float]] = [[] for _ in prompts]
-    reasons = ["" for _ in prompts]
+    reasons = ["length" if limit == 0 else "" for limit in limits]
     caches: dict[int, PromptCache] = {}
     show_progress = verbose and sys.stdout.isatty()
     with BatchGenerator(model, stop_tokens=stops, logprobs=False, **kwargs) as batch:

@@ -13,7 +13,7 @@ from ._arrays import FloatArray, TokenArray, token_ids
 from .model import Model
 from .models.cache import PromptCache, resolve_cache
 from .processors import LogitsProcessor
-from .sample_utils import Sampler
+from .sample_utils import Sampler, make_sampler
 from .tokenizer_utils import TokenizerWrapper
 
 QUANTIZED_KV_START = 5000
@@ -137,6 +137,8 @@ def sampler_options(sampler: Any) -> dict[str, Any]:
         return {}
     if isinstance(sampler, Sampler):
         return sampler.options
+    if sampler is make_sampler:
+        raise TypeError("sampler: expected what make_sampler(...) returns, got make_sampler itself; call it")
     if not callable(sampler):
         raise TypeError(f"sampler: expected a function, or what make_sampler returns, got {sampler!r}")
     return {"sampler_function": sampler}

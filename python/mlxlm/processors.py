@@ -66,12 +66,12 @@ def forbid_strings(tokenizer: TokenizerWrapper, texts: Sequence[str]) -> LogitsP
     """None of the texts appears in what is generated, however it is cut into tokens."""
     if isinstance(texts, str):
         raise TypeError(f"texts: expected a list of strings, got one string; write [{texts!r}]")
-    return LogitsProcessor(_core.forbid_strings(tokenizer.native, list(texts)), f"forbid_strings {list(texts)}")
+    return LogitsProcessor(_core.forbid_strings(_native(tokenizer), list(texts)), f"forbid_strings {list(texts)}")
 
 
 def force_prefix(tokenizer: TokenizerWrapper, text: str) -> LogitsProcessor:
     """What is generated begins with this text."""
-    return LogitsProcessor(_core.force_prefix(tokenizer.native, text), f"force_prefix {text!r}")
+    return LogitsProcessor(_core.force_prefix(_native(tokenizer), text), f"force_prefix {text!r}")
 
 
 def min_length(tokens: int) -> LogitsProcessor:
@@ -81,13 +81,25 @@ def min_length(tokens: int) -> LogitsProcessor:
 
 def thinking_budget(tokenizer: TokenizerWrapper, tokens: int) -> LogitsProcessor:
     """After this many tokens of thinking the end marker is forced."""
-    return LogitsProcessor(_core.thinking_budget(tokenizer.native, tokens), f"thinking_budget {tokens}")
+    return LogitsProcessor(_core.thinking_budget(_native(tokenizer), tokens), f"thinking_budget {tokens}")
 
 
-def json_schema(tokenizer: TokenizerWrapper, schema: str | Mapping[str, Any] | bool) -> LogitsProcessor:
-    """What is generated is JSON that follows the schema: a dict, or its text."""
+def json_schema(
+    tokenizer: TokenizerWrapper, schema: str | Mapping[str, Any] | bool, compact: bool = False
+) -> LogitsProcessor:
+    """What is generated is JSON that follows the schema: a dict, or its text.
+
+    ``compact``: no whitespace between the parts; else the model may indent as it likes. A keyword that is not supported
+    is an error.
+    """
+    native = _native(tokenizer)
+    if compact:
+        given = json.loads(schema) if isinstance(schema, str) else schema
+        if not isinstance(given, Mapping):
+            raise ValueError("schema: expected an object where compact is true")
+        schema = {"x-guidance": {"whitespace_flexible": False}, **given}
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    return _grammar(tokenizer, "json_schema", text)
+    return _described(_core.constrain(native, "json_schema", text, []), "json_schema", text)
 
 
 def json_object(tokenizer: TokenizerWrapper) -> LogitsProcessor:
@@ -109,11 +121,21 @@ def choice(tokenizer: TokenizerWrapper, texts: Sequence[str]) -> LogitsProcessor
     """What is generated is one of the texts."""
     if isinstance(texts, str):
         raise TypeError(f"texts: expected a list of strings, got one string; write [{texts!r}]")
-    native = _core.constrain(tokenizer.native, "choice", "", list(texts))
+    native = _core.constrain(_native(tokenizer), "choice", "", list(texts))
     return LogitsProcessor(native, f"choice {list(texts)}")
 
 
 def _grammar(tokenizer: TokenizerWrapper, kind: str, source: str) -> LogitsProcessor:
-    native = _core.constrain(tokenizer.native, kind, source, [])
+    return _described(_core.constrain(_native(tokenizer), kind, source, []), kind, source)
+
+
+def _described(native: _core.Processor, kind: str, source: str) -> LogitsProcessor:
     shown = source if len(source) <= 60 else source[:57] + "..."
     return LogitsProcessor(native, f"{kind} {shown}".rstrip())
+
+
+def _native(tokenizer: Any) -> _core.Tokenizer:
+    native = getattr(tokenizer, "native", None)
+    if not isinstance(native, _core.Tokenizer):
+        raise TypeError(f"tokenizer: expected what mlxlm.load returns, got {type(tokenizer).__name__}")
+    return native

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -138,6 +140,10 @@ class TokenizerWrapper:
         """
         if return_dict:
             raise NotImplementedError("apply_chat_template: return_dict=True is not supported; the ids come as a list")
+        for name in kwargs:
+            if nearest := difflib.get_close_matches(name, ("add_generation_prompt", "continue_final_message"), 1, 0.85):
+                warnings.warn(f"apply_chat_template: {name!r} is taken as a variable of the template; was {nearest[0]!r} meant?",
+                              stacklevel=2)
         variables = {"enable_thinking": self.has_thinking} | kwargs
         text = self.native.render(
             _as_json(list(conversation), "conversation"),

@@ -99,6 +99,10 @@ def load(
         ValueError: a file or an option is wrong.
         NotImplementedError: a model or an option that is not supported.
     """
+    if not isinstance(path_or_hf_repo, (str, PathLike)):
+        raise TypeError(f"path_or_hf_repo: expected a folder or ORG/NAME, got {type(path_or_hf_repo).__name__}")
+    if str(path_or_hf_repo).startswith("~"):
+        raise FileNotFoundError(f"{path_or_hf_repo}: '~' is not expanded here; give os.path.expanduser of it")
     if adapter_path is not None:
         raise NotImplementedError("adapter_path: adapters are not supported; fuse them into the model first")
     for name, value in (model_config or {}).items():

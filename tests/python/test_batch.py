@@ -103,6 +103,11 @@ def test_batch_generate(model, tokenizer):
     again = batch_generate(model, tokenizer, [[1], [2], [3]], prompt_caches=result.caches, max_tokens=2)
     assert len(again.texts) == 3 and again.token_ids is None and [c.size for c in result.caches] == [5, 8, 46]
     assert batch_generate(model, tokenizer, []).texts == []
+    assert batch_generate(model, tokenizer, [[1], [2]], max_tokens=[0, 2]).finish_reasons == ["length", "length"]
+    with pytest.raises(TypeError, match="BatchGenerator.insert takes one for each prompt"):
+        batch_generate(model, tokenizer, [[1]], samplers=[None])
+    with pytest.raises(TypeError, match="mlxlm.random.seed"):
+        batch_generate(model, tokenizer, [[1]], seed=1)
 
 
 @pytest.mark.parametrize(

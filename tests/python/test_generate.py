@@ -4,10 +4,12 @@ import copy
 import dataclasses
 import gc
 import inspect
+import json
 
 import mlxlm
 import numpy as np
 import pytest
+from mlxlm import processors
 from mlxlm.generate import GenerationResponse, generate_step, speculative_generate_step, stream_generate
 from mlxlm.sample_utils import make_sampler
 
@@ -144,6 +146,51 @@ def test_unknown_keywords(model, tokenizer, function, prompt, keyword, advice):
 
 
 @pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        (None, "got NoneType"),
+        (5, "got int"),
+        (b"hi", "got bytes"),
+        (["hi", "there"], "a list of texts"),
+        ([{"role": "user", "content": "hi"}], "tokenizer.apply_chat_template"),
+    ],
+)
+def test_prompts_of_another_kind(model, tokenizer, prompt, words):
+    with pytest.raises(TypeError) as error:
+        mlxlm.generate(model, tokenizer, prompt)
+    assert words in str(error.value)
+
+
+def test_paths_of_another_kind():
+    with pytest.raises(TypeError, match="path_or_hf_repo: expected a folder or ORG/NAME, got NoneType"):
+        mlxlm.load(None)
+    with pytest.raises(FileNotFoundError, match="'~' is not expanded"):
+        mlxlm.load("~/models/a")
+
+
+def test_a_misspelt_flag_of_the_template_is_warned_of(tokenizer):
+    messages = [{"role": "user", "content": "hi"}]
+    with pytest.warns(UserWarning, match="was 'add_generation_prompt' meant?"):
+        tokenizer.apply_chat_template(messages, add_generation_promt=True, chat_template="{{ messages[0].content }}")
+
+
+def test_processors_check_their_tokenizer(tokenizer):
+    for make in (processors.json_schema, processors.forbid_strings):
+        with pytest.raises(TypeError, match="tokenizer: expected what mlxlm.load returns, got list"):
+            make(["a"], tokenizer)
+
+
+def test_compact_json(model, tokenizer):
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+    for given in (schema, json.dumps(schema)):
+        constraint = processors.json_schema(tokenizer, given, compact=True)
+        text = mlxlm.generate(model, tokenizer, "ab", max_tokens=6, logits_processors=[constraint])
+        assert text.startswith('{"a":') and not text[5:6].isspace()
+    with pytest.raises(ValueError, match="expected an object"):
+        processors.json_schema(tokenizer, True, compact=True)
+
+
+@pytest.mark.parametrize(
     ("settings", "kind", "words"),
     [
         ({"max_tokns": 5}, TypeError, "max_tokns"),
@@ -153,6 +200,7 @@ def test_unknown_keywords(model, tokenizer, function, prompt, keyword, advice):
         ({"max_tokens": True}, TypeError, "max_tokens"),
         ({"seed": -1}, TypeError, "seed"),
         ({"sampler": 0.7}, TypeError, "sampler"),
+        ({"sampler": make_sampler}, TypeError, "call it"),
         ({"logits_processors": lambda t, x: x}, TypeError, "logits_processors"),
         ({"logits_processors": [3]}, TypeError, "logits_processors[0]"),
         ({"kv_bits": 3}, ValueError, "kv_bits"),
