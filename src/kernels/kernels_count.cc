@@ -37,7 +37,7 @@ std::vector<float> some_floats(int64_t n) {
 
 class Cases {
  public:
-  explicit Cases(const Kernels& kernels) : k(kernels), scratch_(kScratchBytes) {
+  explicit Cases(const Kernels& kernels) : k_(kernels), scratch_(kScratchBytes) {
     for (const int bits : {2, 3, 4, 8}) {
       for (const int tokens : {1, 4, 16, 64}) add_affine(bits, tokens);
     }
@@ -75,14 +75,14 @@ class Cases {
 
   void add_affine(int bits, int64_t tokens) {
     const Matrix w = matrix(bits);
-    const int pack_class = k.pack_class(bits);
+    const int pack_class = k_.pack_class(bits);
     const float* x = keep_floats(tokens * w.cols);
-    std::byte* packed = keep_bytes(static_cast<int64_t>(k.packed_bytes(pack_class, tokens, w.cols)));
+    std::byte* packed = keep_bytes(static_cast<int64_t>(k_.packed_bytes(pack_class, tokens, w.cols)));
     float* out = keep_floats(tokens * w.rows);
-    const auto pack = [=, this] { k.pack_activations(pack_class, x, tokens, w.cols, 0, tokens, packed); };
+    const auto pack = [=, this] { k_.pack_activations(pack_class, x, tokens, w.cols, 0, tokens, packed); };
     const std::string suffix = std::to_string(bits) + "-bit, " + std::to_string(tokens) + " tokens";
     add("affine_matmul " + suffix, pack,
-        [=, this] { k.affine_matmul(w, packed, tokens, 0, w.rows, out, w.rows, scratch_.data()); });
+        [=, this] { k_.affine_matmul(w, packed, tokens, 0, w.rows, out, w.rows, scratch_.data()); });
     if (bits == 4 || bits == 8) add("pack_activations " + suffix, nullptr, pack);
   }
 
@@ -91,7 +91,7 @@ class Cases {
     const float* x = keep_floats(tokens * w.cols);
     float* out = keep_floats(tokens * w.rows);
     add("float_matmul 4-bit, " + std::to_string(tokens) + " tokens", nullptr,
-        [=, this] { k.float_matmul(w, x, tokens, 0, w.rows, out, w.rows, scratch_.data()); });
+        [=, this] { k_.float_matmul(w, x, tokens, 0, w.rows, out, w.rows, scratch_.data()); });
   }
 
   void add_attention(const std::string& format, const KvLayout& layout, int64_t queries) {
@@ -113,7 +113,7 @@ class Cases {
     for (int64_t i = 0; i < kKeys / kKvBlockTokens; ++i) blocks.push_back(keep_bytes(layout.layer_bytes()));
     task.blocks = blocks.data();
     add("attention " + format + ", " + std::to_string(queries) + " queries", nullptr,
-        [task, this] { k.attention(task, scratch_.data()); });
+        [task, this] { k_.attention(task, scratch_.data()); });
   }
 
   void add_rows() {
@@ -121,16 +121,16 @@ class Cases {
     const float* x = keep_floats(kN);
     const float* y = keep_floats(kN);
     float* out = keep_floats(kN);
-    add("rms_norm", nullptr, [=, this] { k.rms_norm(x, y, out, kN, 1e-5f); });
-    add("gated silu", nullptr, [=, this] { k.gated(Activation::silu, x, y, out, kN); });
-    add("log_sum_exp", nullptr, [=, this] { *out = k.log_sum_exp(x, kN); });
-    add("argmax", nullptr, [=, this] { *out = static_cast<float>(k.argmax(x, kN)); });
+    add("rms_norm", nullptr, [=, this] { k_.rms_norm(x, y, out, kN, 1e-5f); });
+    add("gated silu", nullptr, [=, this] { k_.gated(Activation::silu, x, y, out, kN); });
+    add("log_sum_exp", nullptr, [=, this] { *out = k_.log_sum_exp(x, kN); });
+    add("argmax", nullptr, [=, this] { *out = static_cast<float>(k_.argmax(x, kN)); });
   }
 
   std::byte* keep_bytes(int64_t n) { return bytes_.emplace_back(some_bytes(n + 64)).data(); }
   float* keep_floats(int64_t n) { return floats_.emplace_back(some_floats(n)).data(); }
 
-  const Kernels& k;
+  const Kernels& k_;
   std::vector<std::byte> scratch_;
   std::vector<std::vector<std::byte>> bytes_;
   std::vector<std::vector<float>> floats_;

@@ -75,7 +75,7 @@ class AttentionPlan {
 
   AttentionTask task_of(const Layer& layer, const Place& place, int64_t kv_head) const;
   void add_tiles(size_t place);
-  bool add_partitions(size_t place);
+  bool add_partitions(size_t index);
   /// Where the keys begin that the item reads first; null where it reads none of them there.
   const std::byte* start_of(const Item& item, const Layer& layer) const;
   /// `next`: what the thread will probably run then; or null.

@@ -126,11 +126,7 @@ void require_finite(const char* option, float value) {
   if (!std::isfinite(value)) throw_invalid("{}: expected a finite number, got {}", option, value);
 }
 
-}  // namespace
-}  // namespace sampling
-
-std::vector<std::shared_ptr<LogitsProcessor>> make_logits_processors(const LogitsProcessorOptions& o) {
-  using namespace sampling;
+std::vector<std::shared_ptr<LogitsProcessor>> processors_for(const LogitsProcessorOptions& o) {
   if (!(o.repetition_penalty >= 0 && std::isfinite(o.repetition_penalty))) {
     throw_invalid("repetition_penalty: expected a number of at least 0, got {}", o.repetition_penalty);
   }
@@ -152,6 +148,13 @@ std::vector<std::shared_ptr<LogitsProcessor>> make_logits_processors(const Logit
     processors.push_back(std::make_shared<FrequencyPenalty>(o.frequency_penalty, frequency));
   }
   return processors;
+}
+
+}  // namespace
+}  // namespace sampling
+
+std::vector<std::shared_ptr<LogitsProcessor>> make_logits_processors(const LogitsProcessorOptions& options) {
+  return sampling::processors_for(options);
 }
 
 }  // namespace mlxlm
