@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -141,7 +142,20 @@ def sampler_options(sampler: Any) -> dict[str, Any]:
         raise TypeError("sampler: expected what make_sampler(...) returns, got make_sampler itself; call it")
     if not callable(sampler):
         raise TypeError(f"sampler: expected a function, or what make_sampler returns, got {sampler!r}")
+    _check_arguments(sampler, "sampler", "logprobs")
     return {"sampler_function": sampler}
+
+
+def _check_arguments(function: Callable[..., Any], name: str, arguments: str) -> None:
+    """Raises TypeError where the function cannot be called with so many arguments."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return
+    try:
+        signature.bind(*arguments.split(", "))
+    except TypeError as error:
+        raise TypeError(f"{name}: expected a function of ({arguments}), got one of {signature}") from error
 
 
 def processor_list(processors: Sequence[Any] | None) -> list[Any]:
@@ -153,6 +167,7 @@ def processor_list(processors: Sequence[Any] | None) -> list[Any]:
     for i, processor in enumerate(processors):
         if not callable(processor):
             raise TypeError(f"logits_processors[{i}]: expected a function, got {processor!r}")
+        _check_arguments(processor, f"logits_processors[{i}]", "tokens, logits")
         native.append(processor.native if isinstance(processor, LogitsProcessor) else processor)
     return native
 

@@ -203,6 +203,8 @@ def test_compact_json(model, tokenizer):
         ({"sampler": make_sampler}, TypeError, "call it"),
         ({"logits_processors": lambda t, x: x}, TypeError, "logits_processors"),
         ({"logits_processors": [3]}, TypeError, "logits_processors[0]"),
+        ({"logits_processors": [lambda logits: logits]}, TypeError, "a function of (tokens, logits), got one of (logits)"),
+        ({"sampler": lambda: 1}, TypeError, "sampler: expected a function of (logprobs), got one of ()"),
         ({"kv_bits": 3}, ValueError, "kv_bits"),
         ({"prompt_cache": [1, 2]}, TypeError, "prompt_cache"),
         ({"extra_eos_token": "no such token"}, ValueError, "no such token"),
