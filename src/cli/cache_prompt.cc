@@ -1,5 +1,6 @@
 // mlxlm cache-prompt: the keys and values of a prompt, computed once and kept in a file.
 #include <chrono>
+#include <utility>
 
 #include "base/error.h"
 #include "base/format.h"
@@ -67,7 +68,7 @@ void CachePromptCommand::fill(const Loaded& loaded, PromptCache& cache, std::sto
   options.prefill_step_size = settings_.prefill_step_size;
   options.prompt_cache = &cache;
   options.prompt_progress = [&progress](int64_t done, int64_t total) { progress.update(done, total); };
-  options.cancel = cancel;
+  options.cancel = std::move(cancel);
   const std::vector<int32_t> ids = prompt_ids(loaded.tokenizer);
   const auto start = std::chrono::steady_clock::now();
   for (const GenerationResponse& response : stream_generate(loaded.model, loaded.tokenizer, Prompt(ids), options)) {

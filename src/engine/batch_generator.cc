@@ -55,7 +55,7 @@ struct BatchGenerator::State {
     int64_t prompt_reported = 0;
   };
 
-  int64_t insert(const Prompt& prompt, const GenerateOptions& options);
+  int64_t insert(const Prompt& prompt, const GenerateOptions& request);
   BatchStep next(const std::function<bool()>& interrupted);
   void end_cancelled(BatchStep& step);
   void report_prompts(BatchStep& step);

@@ -66,7 +66,7 @@ struct CacheFile {
 
   /// The rows of a layer that hold positions, in ascending order. Throws Error where the object's numbers contradict
   /// each other.
-  std::vector<RowRun> rows(size_t layer) const;
+  std::vector<RowRun> rows(size_t index) const;
 };
 
 /// Throws Error naming the file and the layer for a class or a value that is not known or does not fit the others.

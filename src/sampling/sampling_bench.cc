@@ -67,6 +67,7 @@ void bench_samplers(const Kernels& kernels, const std::vector<std::vector<float>
 
 void bench_processors(const std::vector<std::vector<float>>& rows) {
   std::vector<int32_t> tokens;
+  tokens.reserve(8000);
   std::mt19937 random(1);
   for (int i = 0; i < 8000; ++i) tokens.push_back(static_cast<int32_t>(random() % 4000 * 37));
   std::vector<float> logits = rows[0];

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/format.h"
 #include "io/files.h"
 #include "text/chat_template.h"
 #include "text/utf8.h"
@@ -32,7 +33,7 @@ void ChatTemplateSet::add_config(const Json& value, const std::string& where) {
                     entry.dump().substr(0, 100));
     }
     const std::string name = entry["name"].get<std::string>();
-    add(name, entry["template"].get<std::string>(), where + ": chat_template \"" + name + "\"");
+    add(name, entry["template"].get<std::string>(), format_text("{}: chat_template \"{}\"", where, name));
   }
 }
 
