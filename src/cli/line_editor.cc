@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
-#include <type_traits>
 
 #include "base/error.h"
 #include "cli/output.h"
@@ -42,7 +41,8 @@ locale_t make_utf8_locale() {
 }
 
 void append_utf8(std::string& out, wchar_t character) {
-  const uint32_t c = static_cast<std::make_unsigned_t<wchar_t>>(character);
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): wchar_t is no char
+  const auto c = static_cast<uint32_t>(character);
   const auto add = [&out](uint32_t byte) { out += static_cast<char>(byte); };
   if (c < 0x80) {
     add(c);
