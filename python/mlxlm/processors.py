@@ -92,14 +92,14 @@ def json_schema(
     ``compact``: no whitespace between the parts; else the model may indent as it likes. A keyword that is not supported
     is an error.
     """
-    native = _native(tokenizer)
+    _native(tokenizer)  # swapped arguments are told before the schema is read
     if compact:
         given = json.loads(schema) if isinstance(schema, str) else schema
         if not isinstance(given, Mapping):
             raise ValueError("schema: expected an object where compact is true")
         schema = {"x-guidance": {"whitespace_flexible": False}, **given}
     text = schema if isinstance(schema, str) else json.dumps(schema)
-    return _described(_core.constrain(native, "json_schema", text, []), "json_schema", text)
+    return _grammar(tokenizer, "json_schema", text)
 
 
 def json_object(tokenizer: TokenizerWrapper) -> LogitsProcessor:
@@ -126,10 +126,7 @@ def choice(tokenizer: TokenizerWrapper, texts: Sequence[str]) -> LogitsProcessor
 
 
 def _grammar(tokenizer: TokenizerWrapper, kind: str, source: str) -> LogitsProcessor:
-    return _described(_core.constrain(_native(tokenizer), kind, source, []), kind, source)
-
-
-def _described(native: _core.Processor, kind: str, source: str) -> LogitsProcessor:
+    native = _core.constrain(_native(tokenizer), kind, source, [])
     shown = source if len(source) <= 60 else source[:57] + "..."
     return LogitsProcessor(native, f"{kind} {shown}".rstrip())
 
