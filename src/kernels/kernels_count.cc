@@ -1,5 +1,5 @@
 // Runs one kernel once inside a function of a known name, so that an instruction counter can tell its work from the
-// rest: kernels_count ISA NAME. Without a name it lists them. See tests/instructions.
+// rest: kernels_count ISA NAME. Without a name it lists them. See tests/structure/test_instruction_counts.py.
 #include <cstdio>
 #include <cstring>
 #include <functional>

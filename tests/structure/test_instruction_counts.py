@@ -1,9 +1,9 @@
 """Kernels execute about as many instructions as when their counts were last written down: a guard against a change that
 slows one unnoticed, which no machine's noise can disturb.
 
-valgrind counts the instructions of one call on fixed data (kernels_count). counts.json holds what is expected, with the
-compiler that it holds for. Environment: MLXLM_COUNT, the program; MLXLM_COMPILER, name and version of the compiler that
-built it. After a change on purpose: python3 test_counts.py --write
+valgrind counts the instructions of one call on fixed data (kernels_count). instruction_counts.json holds what is expected,
+with the compiler that it holds for. Environment: MLXLM_COUNT, the program; MLXLM_COMPILER, name and version of the compiler
+that built it. After a change on purpose: python3 test_instruction_counts.py --write
 """
 
 import json
@@ -16,7 +16,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-EXPECTED = Path(__file__).parent / "counts.json"
+EXPECTED = Path(__file__).parent / "instruction_counts.json"
 ISA = "avx2"
 # A compiler's next patch changes a few instructions of a loop; another version may lay loops out anew.
 SLACK, SLACK_OF_ANOTHER_COMPILER = 0.05, 0.30
