@@ -15,8 +15,9 @@ enum class Codes {
 
 /// Weight groups whose scales are made ready at once: 16-byte loads of 16-bit scales, transposed.
 constexpr int kScaleGroups = 8;
-/// Bytes by which the software prefetch leads, rounded up to whole row blocks.
-constexpr int64_t kPrefetchLead = 8192;
+/// Bytes by which the second prefetch of a line leads, rounded up to whole row blocks. The first leads by twice that; a
+/// core drops some, which the second brings.
+constexpr int64_t kPrefetchLead = 4096;
 
 /// Scales and biases of 8 rows for kScaleGroups weight groups, and 8 rows of unpacked codes.
 struct GemvScratch {
@@ -32,8 +33,21 @@ struct RowBlock {
   const std::byte* scales;
   const std::byte* biases;
   int64_t scale_row_bytes;  ///< or 0
-  int64_t data_lead;        ///< bytes from the data to what is to be prefetched
+  int64_t data_lead;        ///< bytes from the data to what is to be prefetched first
   int64_t scale_lead;
+};
+
+/// Lines to prefetch while two groups of 4-bit codes, or one of 8-bit codes, of eight rows are worked on: one for each
+/// pair of rows, so that the memory is asked evenly.
+struct LinesAhead {
+  const uint8_t *first, *again;
+
+  LinesAhead(const RowBlock& rows, int64_t at)
+      : first(rows.data + rows.data_lead + at), again(rows.data + rows.data_lead / 2 + at) {}
+  MLXLM_INLINE void fetch(int line) const {
+    prefetch(first + line * 64);
+    prefetch(again + line * 64);
+  }
 };
 
 /// Bytes of a scale tile's entry: the scales of one weight group of 8 rows, then their biases.
@@ -137,10 +151,10 @@ MLXLM_INLINE __m256i add_halves(__m256i a, __m256i b) {
 }
 
 /// Two groups of 4-bit codes: dot[t][0] and dot[t][1] for 8 rows. With one group left (kGroups = 1) only dot[t][0]
-/// counts. int16 holds the sum of a group: 32 · 15 · 127 / 2 lanes.
+/// counts, and nothing is prefetched. int16 holds the sum of a group: 32 · 15 · 127 / 2 lanes.
 template <int kTokens, int kGroups>
 MLXLM_INLINE void dot_nibbles(const uint8_t* q, int64_t row_bytes, const std::byte* x, int64_t x_stride,
-                              __m256i (&dot)[kTokens][2]) {
+                              const LinesAhead& ahead, __m256i (&dot)[kTokens][2]) {
   const __m256i low = _mm256_set1_epi8(15), one = _mm256_set1_epi16(1);
   __m256i even[kTokens], odd[kTokens], pair[kTokens][4];
   MLXLM_UNROLL
@@ -152,6 +166,7 @@ MLXLM_INLINE void dot_nibbles(const uint8_t* q, int64_t row_bytes, const std::by
   }
   MLXLM_UNROLL
   for (int i = 0; i < 4; ++i) {  // pair by pair, pinned in order so that 16 registers suffice
+    if constexpr (kGroups == 2) ahead.fetch(i);
     const uint8_t *p0 = q + 2 * i * row_bytes, *p1 = p0 + row_bytes;
     const __m256i v0 = kGroups == 2 ? load256(p0) : _mm256_zextsi128_si256(load128(p0));
     const __m256i v1 = kGroups == 2 ? load256(p1) : _mm256_zextsi128_si256(load128(p1));
@@ -200,7 +215,7 @@ MLXLM_INLINE void dot_unpacked(const uint8_t* q, int64_t row_stride, const std::
 /// One group of 8-bit codes, widened: one product of maddubs could overflow its pair.
 template <int kTokens>
 MLXLM_INLINE void dot_bytes(const uint8_t* q, int64_t row_bytes, const std::byte* x, int64_t x_stride,
-                            __m256i (&dot)[kTokens]) {
+                            const LinesAhead& ahead, __m256i (&dot)[kTokens]) {
   const __m256i low = _mm256_set1_epi16(255);
   __m256i even[kTokens], odd[kTokens], pair[kTokens][4];
   MLXLM_UNROLL
@@ -211,6 +226,7 @@ MLXLM_INLINE void dot_bytes(const uint8_t* q, int64_t row_bytes, const std::byte
   }
   MLXLM_UNROLL
   for (int i = 0; i < 4; ++i) {
+    ahead.fetch(i);
     const __m256i v0 = load256(q + 2 * i * row_bytes), v1 = load256(q + (2 * i + 1) * row_bytes);
     const __m256i even0 = _mm256_and_si256(v0, low), odd0 = _mm256_srli_epi16(v0, 8);
     const __m256i even1 = _mm256_and_si256(v1, low), odd1 = _mm256_srli_epi16(v1, 8);
@@ -247,11 +263,10 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
       const int second = repeat_shift == 0 ? kEntryBytes<kType> : 0;  // from a pair's first entry to its second
       __m256i dot[kTokens][2];
       int g = 0;
-      const uint8_t *q = rows.data + g0 * 16, *ahead = rows.data + rows.data_lead + g0 * 16 * kRowTile;
+      const uint8_t* q = rows.data + g0 * 16;
       const std::byte* xg = x + g0 * kGroup;
-      for (; g + 2 <= count; g += 2, q += 32, ahead += 256, xg += 2 * kGroup) {
-        for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);
-        dot_nibbles<kTokens, 2>(q, rows.row_bytes, xg, x_stride, dot);
+      for (; g + 2 <= count; g += 2, q += 32, xg += 2 * kGroup) {
+        dot_nibbles<kTokens, 2>(q, rows.row_bytes, xg, x_stride, LinesAhead(rows, (g0 + g) * 16 * kRowTile), dot);
         const std::byte* entry = s.scales + ((g + shift) >> repeat_shift) * kEntryBytes<kType>;
         MLXLM_UNROLL
         for (int t = 0; t < kTokens; ++t) {
@@ -261,7 +276,7 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
         }
       }
       if (g < count) {
-        dot_nibbles<kTokens, 1>(q, rows.row_bytes, xg, x_stride, dot);
+        dot_nibbles<kTokens, 1>(q, rows.row_bytes, xg, x_stride, LinesAhead(rows, 0), dot);
         const std::byte* entry = s.scales + ((g + shift) >> repeat_shift) * kEntryBytes<kType>;
         MLXLM_UNROLL
         for (int t = 0; t < kTokens; ++t) {
@@ -275,9 +290,8 @@ MLXLM_NOINLINE void gemv_block(const Matrix& w, const RowBlock& rows, const std:
         if constexpr (kCodes == Codes::unpacked) {
           dot_unpacked<kTokens>(s.codes + g * kPanelStride, kGroup, xg, x_stride, dot);
         } else {
-          const uint8_t* ahead = rows.data + rows.data_lead + (g0 + g) * kGroup * kRowTile;
-          for (int i = 0; i < 4; ++i) prefetch(ahead + i * 64);
-          dot_bytes<kTokens>(rows.data + (g0 + g) * kGroup, rows.row_bytes, xg, x_stride, dot);
+          const LinesAhead ahead(rows, (g0 + g) * kGroup * kRowTile);
+          dot_bytes<kTokens>(rows.data + (g0 + g) * kGroup, rows.row_bytes, xg, x_stride, ahead, dot);
         }
         const std::byte* entry = s.scales + ((g + shift) >> repeat_shift) * kEntryBytes<kType>;
         MLXLM_UNROLL
@@ -294,7 +308,7 @@ MLXLM_INLINE void gemv_rows(const Matrix& w, const std::byte* x, int64_t lo, int
                             GemvScratch& s) {
   const int64_t row_bytes = w.cols * w.bits / 8;
   const int64_t scale_bytes = w.cols / w.group_size * (kType == DType::f32 ? 4 : 2);
-  const int64_t blocks_ahead = (kPrefetchLead + kRowTile * row_bytes - 1) / (kRowTile * row_bytes);
+  const int64_t blocks_ahead = (kPrefetchLead + kRowTile * row_bytes - 1) / (kRowTile * row_bytes) * 2;
   const auto* data = reinterpret_cast<const uint8_t*>(w.data);
   for (int64_t n = lo; n < hi;) {
     const bool whole = hi - n >= kRowTile;

@@ -38,6 +38,8 @@ struct Walk {
   MLXLM_INLINE int64_t from(int64_t index) const { return index < kept ? index : larger(index, oldest); }
 };
 
+constexpr int64_t kCacheLine = 64;  // bytes
+
 /// Rows worked on together: 6 rows × 2 vectors, or 3 × 4, of accumulators leave room for the operands in 16 registers.
 constexpr int64_t kRowGroup = 6;
 
@@ -142,9 +144,10 @@ MLXLM_INLINE M8 visible_mask(Visible see, int j) {
 }
 
 /// Scores s [rows, 64] become weights; updates m and l, and gives each row's factor for what its output held before.
-/// Rows that see nothing keep their state (factor 1, and their weights are not to be used).
+/// Rows that see nothing keep their state (factor 1, and their weights are not to be used). What lies from `ahead` on is
+/// prefetched, a line for each vector (nothing if null), so that the memory does not rest meanwhile.
 MLXLM_NOINLINE void softmax_rows(int64_t rows, const Visible* see, float cap, float* s, float* m, float* l,
-                                 float* factor) {
+                                 float* factor, const std::byte* ahead) {
   const F8 lowest = splat(-__builtin_inff());
   alignas(32) float before[8] = {}, after[8] = {}, ratio[8];
   for (int64_t r = 0; r < rows; ++r) {
@@ -175,6 +178,7 @@ MLXLM_NOINLINE void softmax_rows(int64_t rows, const Visible* see, float cap, fl
       const F8 p = exp_limited(load_f32(row + 8 * j) - top);  // 0 where invisible: −inf there
       sum = sum + p;
       store_f32(row + 8 * j, p);
+      if (ahead != nullptr) __builtin_prefetch(ahead + (8 * r + j) * kCacheLine);
     }
     factor[r] = ratio[r];
     l[r] = fma(l[r], ratio[r], sum_tree(sum));
@@ -223,14 +227,13 @@ struct RowTile {
   }
 };
 
-/// One visit of a block for all rows of a tile. `next` is the head's part of the block likely read next, or null;
-/// make_values() is called when the scores are done.
+/// One visit of a block for all rows of a tile. The values are prefetched during the scores; `next`, the keys of the block
+/// likely read next (or null), during the rest. make_values() is called when the scores are done.
 template <class Element, class Function>
 MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, int64_t block, Visit visit,
                               const std::byte* keys, const std::byte* values, const std::byte* next,
                               Function make_values) {
   const int64_t head_dim = task.head_dim, value_dim = task.value_dim;
-  const std::byte* next_values = next == nullptr ? nullptr : next + head_dim * kKvBlockTokens * Element::kSize;
   const auto visible = [&](int64_t row, int64_t count, Visible* see) MLXLM_INLINE_LAMBDA {
     Visible all = {kKvBlockTokens, 0};
     for (int64_t r = 0; r < count; ++r) {
@@ -248,7 +251,7 @@ MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, in
     // Whole tiles of columns: what is computed from unused slots is masked later.
     const int64_t lo = all.lo / 32 * 32, hi = (all.hi + 31) / 32 * 32;
     chain<Element>(count, tile.q + row * head_dim, head_dim, keys + lo * Element::kSize, hi - lo, kKvBlockTokens, 0,
-                   head_dim, nullptr, tile.s + row * kKvBlockTokens + lo, kKvBlockTokens, row == 0 ? next : nullptr);
+                   head_dim, nullptr, tile.s + row * kKvBlockTokens + lo, kKvBlockTokens, row == 0 ? values : nullptr);
   }
   make_values();
   for (int64_t row = 0; row < tile.rows; row += kRowGroup) {
@@ -257,9 +260,9 @@ MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, in
     const int64_t count = smaller(kRowGroup, tile.rows - row);
     if (visible(row, count, see).empty()) continue;
     float* s = tile.s + row * kKvBlockTokens;
-    softmax_rows(count, see, task.softcap, s, tile.state.m + row, tile.state.l + row, factor);
-    add_values<Element>(count, see, s, values, value_dim, factor, tile.state.out + row * value_dim,
-                        row == 0 ? next_values : nullptr);
+    const std::byte* ahead = row == 0 ? next : nullptr;
+    softmax_rows(count, see, task.softcap, s, tile.state.m + row, tile.state.l + row, factor, ahead);
+    add_values<Element>(count, see, s, values, value_dim, factor, tile.state.out + row * value_dim, ahead);
   }
 }
 
