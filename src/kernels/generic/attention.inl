@@ -39,12 +39,15 @@ struct Walk {
 };
 
 constexpr int64_t kCacheLine = 64;  // bytes
+/// A core that waits for many lines drops some prefetches; a second one, this many rows of keys or values before their
+/// use, brings those.
+constexpr int64_t kRowsAgain = 16;
 
 /// Rows worked on together: 6 rows × 2 vectors, or 3 × 4, of accumulators leave room for the operands in 16 registers.
 constexpr int64_t kRowGroup = 6;
 
 /// acc[r][c] = fma chain over k in [lo, hi) of a[r·a_stride + k] · b[k][c], added to out·factor. B's rows have
-/// `b_stride` elements. `ahead` bytes past what is read are prefetched (nowhere if null).
+/// `b_stride` elements. Prefetched are what is read next, from `ahead` on, and B itself once more (nothing if null).
 template <class Element, int rows, int vectors>
 MLXLM_INLINE void chain_tile(const float* a, int64_t a_stride, const std::byte* b, int64_t b_stride, int64_t lo,
                              int64_t hi, const float* factor, float* out, int64_t out_stride, const std::byte* ahead) {
@@ -57,8 +60,11 @@ MLXLM_INLINE void chain_tile(const float* a, int64_t a_stride, const std::byte* 
   constexpr int64_t step = vectors * 8 * Element::kSize;
   constexpr bool kPrefetch = Element::kSize == 2 || rows <= 3;  // float32 with more rows is bound by arithmetic
   for (int64_t k = lo; k < hi; ++k) {
-    if (kPrefetch && ahead != nullptr) __builtin_prefetch(ahead + k * step);
     const std::byte* from = b + k * b_stride * Element::kSize;
+    if (kPrefetch && ahead != nullptr) {
+      __builtin_prefetch(ahead + k * step);
+      __builtin_prefetch(from + kRowsAgain * b_stride * Element::kSize);
+    }
     // The fewer of the two stay in registers, so that 12 accumulators and their operands fit 16.
     if constexpr (rows < vectors) {
       F8 value[rows];
