@@ -274,7 +274,7 @@ MLXLM_INLINE void gemm_block(const Matrix& w, const std::byte* packed, int64_t a
         // Where K is walked at once, a tile's sums stay in L1.
         float* acc = s.acc + (groups > kChunkGroups ? (t - t0) * padded : 0);
         const Target target = {last ? out + t * out_stride + row : nullptr, out_stride};
-        if (g0 == 0) std::memset(acc, 0, static_cast<size_t>(padded * width) * sizeof(float));
+        for (int i = 0; g0 == 0 && i < padded * width; i += 8) _mm256_storeu_ps(acc + i, _mm256_setzero_ps());
         multiply_filled(w, row, rows, g0, count, width / 8, t == t0 ? ahead : nothing, target, x, acc, s);
         if (last) store_tile(acc, rows, width, t0 + tokens - t, target.out, out_stride);
       }
