@@ -6,7 +6,8 @@
     bench/scaling.py --json out.json --svg out.svg
 
 Each point is `mlxlm bench` on a model with random weights (bench/random_model.py), made once in a folder of the user's
-cache. The plots show the share of the machine's limit, measured in the same run, beside the tokens per second.
+cache. The plots show the share of the machine's limit, measured in the same run, beside the tokens per second. Points
+that would take more multiply-adds than --most are left out; widths other than 4 bits are measured up to 1B.
 """
 
 import argparse
@@ -14,6 +15,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 BENCH = Path(__file__).resolve().parent
@@ -26,7 +29,7 @@ if __name__ == "__main__" and Path(sys.prefix) != environment.VENV:
     os.execv(environment.PYTHON, [environment.PYTHON, *sys.argv])
 
 import matplotlib  # noqa: E402
-from random_model import SHAPES  # noqa: E402
+from random_model import PRODUCTS, SHAPES, product_shape  # noqa: E402
 
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
@@ -35,13 +38,47 @@ COMMAND = BENCH.parent / "build" / "bin" / "mlxlm"
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mlxlm" / "bench"
 CORES = len(os.sched_getaffinity(0))
 
-# curve: (axis, values, flags of `mlxlm bench` for a value)
+SMALL = ("0.1B", "1B")  # of these every width is made; of larger ones they would fill a disk and show the same
+
+
+@dataclass(frozen=True)
+class Curve:
+    axis: str
+    values: list
+    point: Callable  # value: what differs from Point's defaults
+    sizes: tuple = tuple(SHAPES)
+
+
+@dataclass(frozen=True)
+class Point:
+    """What `mlxlm bench` is run with."""
+
+    threads: int = CORES
+    batch: int = 1
+    depth: int = 0
+    prompt: int = 512
+    generated: int = 64
+    bits: int = 4
+
+    def flags(self):
+        return ["-t", self.threads, "-b", self.batch, "-d", self.depth, "-p", self.prompt, "-g", self.generated]
+
+    def multiply_adds(self, size):
+        return parameters(SHAPES[size]) * self.batch * (self.depth + self.prompt + self.generated)
+
+
 CURVES = {
-    "threads": ("threads", sorted({1, 2, CORES // 2 or 1, CORES}), lambda n: ["-t", n]),
-    "batch": ("requests at once", [1, 2, 4, 8, 16, 32, 64], lambda n: ["-b", n, "-p", 64, "-g", 32]),
-    "context": ("tokens before", [0, 512, 1024, 2048, 4096, 8192], lambda n: ["-d", n, "-p", 256, "-g", 32]),
-    "bits": ("bits of a weight", [2, 3, 4, 5, 6, 8], lambda n: []),
+    "threads": Curve("threads", sorted({1, 2, CORES // 2 or 1, CORES}), lambda n: {"threads": n}),
+    "batch": Curve("requests at once", [1, 2, 4, 8, 16, 32, 64], lambda n: {"batch": n, "prompt": 64, "generated": 32}),
+    "context": Curve("tokens before", [0, 512, 1024, 2048, 4096, 8192],
+                     lambda n: {"depth": n, "prompt": 256, "generated": 32}),
+    "bits": Curve("bits of a weight", [2, 3, 4, 5, 6, 8], lambda n: {"bits": n}, SMALL),
 }
+
+
+def parameters(shape):
+    """Of the products of a layer, times the layers; the head counts once a token that is generated, and is left out."""
+    return shape.layers * sum(rows * columns for rows, columns in (product_shape(shape, name) for name in PRODUCTS))
 
 
 def model_folder(size, bits, group_size=64):
@@ -54,19 +91,25 @@ def model_folder(size, bits, group_size=64):
 
 
 def measure(size, curve, value, repeats):
-    flags = CURVES[curve][2](value)
-    folder = model_folder(size, value if curve == "bits" else 4)
-    command = [COMMAND, "bench", "--json", "-m", folder, "-n", repeats, "-p", 512, "-g", 64]
-    # A flag that is given twice would be refused: those of the curve stand for the general ones.
-    for name in flags[::2]:
-        if name in command:
-            at = command.index(name)
-            del command[at:at + 2]
-    run = subprocess.run([str(word) for word in [*command, *flags]], check=True, stdout=subprocess.PIPE, text=True)
+    point = Point(**CURVES[curve].point(value))
+    command = [COMMAND, "bench", "--json", "-m", model_folder(size, point.bits), "-n", repeats, *point.flags()]
+    run = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, text=True)
     result = json.loads(run.stdout)
     environment.say(f"{size} {curve} {value}: prefill {result['prefill_tps']:.0f}, decode {result['decode_tps']:.1f} tokens/s")
     return {"value": value, **{key: result[key] for key in (
         "prefill_tps", "decode_tps", "prefill_share_of_limit", "decode_share_of_limit", "read_gb_per_s", "int8_gmac_per_s")}}
+
+
+def measure_curve(name, size, settings):
+    """The points of a curve that are worth their time."""
+    points = []
+    for value in CURVES[name].values if size in CURVES[name].sizes else []:
+        work = Point(**CURVES[name].point(value)).multiply_adds(size) * settings.repeats
+        if work > settings.most * 1e12:
+            environment.say(f"{size} {name} {value}: left out, {work / 1e12:.0f} T multiply-adds")
+        else:
+            points.append(measure(size, name, value, settings.repeats))
+    return points
 
 
 def plot(results, path):
@@ -89,7 +132,7 @@ def plot(results, path):
             if column == 0:
                 axis.set_ylabel(label)
             if row == len(measures) - 1:
-                axis.set_xlabel(CURVES[curve][0])
+                axis.set_xlabel(CURVES[curve].axis)
     axes[0][0].legend()
     figure.tight_layout()
     figure.savefig(path)
@@ -100,6 +143,8 @@ def parse_arguments():
     parser.add_argument("--sizes", default="0.1B,1B", help=f"of: {', '.join(SHAPES)} (default: 0.1B,1B)")
     parser.add_argument("--curves", default=",".join(CURVES), help=f"of: {', '.join(CURVES)} (default: all)")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each point, of which the median counts; default: 3")
+    parser.add_argument("--most", type=float, default=50, metavar="T",
+                        help="leave out points of more than this many tera multiply-adds; default: 50, some minutes on two cores")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every point here")
     parser.add_argument("--svg", type=Path, metavar="FILE", default=Path("scaling.svg"), help="default: scaling.svg")
     settings = parser.parse_args()
@@ -116,8 +161,7 @@ def main():
     settings = parse_arguments()
     if not COMMAND.exists():
         sys.exit(f"bench: {COMMAND} is missing; run make build")
-    results = {curve: {size: [measure(size, curve, value, settings.repeats) for value in CURVES[curve][1]]
-                       for size in settings.sizes} for curve in settings.curves}
+    results = {curve: {size: measure_curve(curve, size, settings) for size in settings.sizes} for curve in settings.curves}
     if settings.json:
         settings.json.write_text(json.dumps({"machine": environment.describe(), "curves": results}, indent=1) + "\n",
                                  encoding="utf-8")

@@ -69,23 +69,29 @@ MLXLM_NOINLINE void pack_single(const float* x, int64_t groups, std::byte* tile)
   }
 }
 
-/// Token `lane` of a tile of `width` tokens, 8 or 16; x null is padding.
+/// Lanes [lane, lane + 8) of a tile of `width` tokens, 8 or 16, from `count` tokens of x; the rest is padding.
 template <int kClass>
-MLXLM_NOINLINE void pack_lane(const float* x, int64_t groups, int64_t lane, int64_t width, std::byte* tile) {
-  constexpr int64_t kPlanes = kClass == kSplit ? 2 : 1;
-  for (int64_t g = 0; g < groups; ++g, tile += width * (kPlanes * kGroup + 8)) {
-    QuantizedGroup q = {};
-    if (x != nullptr) q = quantize_group<kClass, kPlanes == 2>(x + g * kGroup);
-    for (int64_t p = 0; p < kPlanes; ++p) {
-      alignas(32) std::byte codes[kGroup];
-      store256(codes, q.codes[p]);
-      for (int64_t step = 0; step < 8; ++step) {
-        std::memcpy(tile + ((step * kPlanes + p) * width + lane) * 4, codes + step * 4, 4);
+MLXLM_NOINLINE void pack_eight(const float* x, int64_t count, int64_t k, int64_t lane, int64_t width, std::byte* tile) {
+  constexpr int kPlanes = kClass == kSplit ? 2 : 1;
+  for (int64_t g = 0; g < k / kGroup; ++g, tile += width * (kPlanes * kGroup + 8)) {
+    __m256 codes[kPlanes][8];  // of a token, then of a step
+    alignas(32) float scales[8], sums[8];
+    for (int t = 0; t < 8; ++t) {
+      QuantizedGroup q = {};
+      if (t < count) q = quantize_group<kClass, kPlanes == 2>(x + t * k + g * kGroup);
+      for (int p = 0; p < kPlanes; ++p) codes[p][t] = _mm256_castsi256_ps(q.codes[p]);
+      scales[t] = q.scale;
+      sums[t] = q.sum;
+    }
+    for (int p = 0; p < kPlanes; ++p) {
+      transpose8(codes[p]);
+      for (int step = 0; step < 8; ++step) {
+        store256(tile + ((step * kPlanes + p) * width + lane) * 4, _mm256_castps_si256(codes[p][step]));
       }
     }
-    std::byte* scales = tile + width * kPlanes * kGroup + lane * 4;
-    std::memcpy(scales, &q.scale, 4);
-    std::memcpy(scales + width * 4, &q.sum, 4);
+    std::byte* of_lanes = tile + (width * kPlanes * kGroup + lane * 4);
+    std::memcpy(of_lanes, scales, sizeof scales);
+    std::memcpy(of_lanes + width * 4, sums, sizeof sums);
   }
 }
 
@@ -98,8 +104,8 @@ MLXLM_INLINE void pack_tokens(const float* x, int64_t tokens, int64_t k, int64_t
     if (width == 1) {
       pack_single<kClass>(x + t * k, groups, tile);
     } else {
-      for (int64_t lane = 0; lane < width; ++lane) {
-        pack_lane<kClass>(t + lane < tokens ? x + (t + lane) * k : nullptr, groups, lane, width, tile);
+      for (int64_t lane = 0; lane < width; lane += 8) {
+        pack_eight<kClass>(x + (t + lane) * k, tokens - t - lane, k, lane, width, tile);
       }
     }
     t += width;
