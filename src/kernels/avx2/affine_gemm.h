@@ -25,20 +25,18 @@ struct GemmScratch {
 };
 static_assert(sizeof(GemmScratch) + 64 <= kScratchBytes);
 
-/// What the next block of rows reads from memory. It is fetched a few lines at a time while this block is multiplied:
-/// all lines at once would be more than a core waits for, and unpacking would stand still.
+/// What the next block of rows reads from memory. It is fetched line by line while this block is multiplied: lines asked
+/// for at once would be more than a core waits for, and it drops some.
 struct Ahead {
   const std::byte* at[3] = {};  ///< codes, scales, biases: what is left of each
   const std::byte* end[3] = {};
-  int lines = 0;  ///< a step
+  int lines = 0;  ///< for each group that some rows are multiplied by, at most 4
 
-  MLXLM_INLINE void step() {
-    for (int i = 0; i < lines; ++i) {
-      const int range = at[0] < end[0] ? 0 : at[1] < end[1] ? 1 : 2;
-      if (at[range] >= end[range]) return;
-      prefetch(at[range]);
-      at[range] += 64;
-    }
+  MLXLM_INLINE void next_line() {
+    const int range = at[0] < end[0] ? 0 : at[1] < end[1] ? 1 : 2;
+    if (at[range] >= end[range]) return;
+    prefetch(at[range]);
+    at[range] += 64;
   }
 };
 
@@ -69,10 +67,11 @@ struct Target {
 /// One group: kRows rows by kVectors · 8 tokens, in int16, then one step of the float chain of each output.
 template <int kVectors, int kRows, int kPlanes>
 MLXLM_INLINE void multiply_group(const uint8_t* codes, int64_t row_stride, const float* scales, const float* biases,
-                                 const std::byte* x, float* acc) {
+                                 const std::byte* x, Ahead& ahead, float* acc) {
   __m256i dot[kRows][kVectors][kPlanes];
   MLXLM_UNROLL
   for (int step = 0; step < 8; ++step) {
+    if (step % 2 == 1 && step / 2 < ahead.lines) ahead.next_line();
     __m256i xv[kPlanes][kVectors];
     MLXLM_UNROLL
     for (int i = 0; i < kPlanes * kVectors; ++i) {
@@ -124,9 +123,8 @@ MLXLM_NOINLINE void multiply_tile(const GemmScratch& s, int rows, int groups, Ah
     const uint8_t* codes = s.codes + row / kPanelRows * groups * kPanelStride + row % kPanelRows * kGroup;
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
-      next.step();
       multiply_group<kVectors, kRows, kPlanes>(codes, kGroup, s.scales + row * kChunkGroups + g,
-                                               s.biases + row * kChunkGroups + g, xg, acc);
+                                               s.biases + row * kChunkGroups + g, xg, next, acc);
       codes += kPanelStride;
       xg += 8 * kVectors * (kGroupBytes + (kPlanes - 1) * kGroup);
     }
@@ -146,9 +144,8 @@ MLXLM_NOINLINE void multiply_tile_in_place(const GemmScratch& s, const uint8_t* 
     target.fetch(row, kVectors * 8);
     const std::byte* xg = x;
     for (int g = 0; g < groups; ++g) {
-      next.step();
       multiply_group<kVectors, kRows, 2>(codes + g * kGroup, row_bytes, s.scales + row * kChunkGroups + g,
-                                         s.biases + row * kChunkGroups + g, xg, acc);
+                                         s.biases + row * kChunkGroups + g, xg, next, acc);
       xg += 8 * kVectors * (kGroupBytes + kGroup);
     }
     acc += kRows * kVectors * 8;

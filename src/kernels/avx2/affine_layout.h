@@ -47,7 +47,7 @@ MLXLM_INLINE __m256i load256(const void* p) { return _mm256_loadu_si256(static_c
 MLXLM_INLINE __m128i load128(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
 MLXLM_INLINE void store256(void* p, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(p), v); }
 
-/// Stays where it is written: compilers gather prefetches, and a core that waits for many lines drops what comes at once.
+/// Stays where it is written: compilers gather prefetches, and a core drops some of what comes at once.
 MLXLM_INLINE void prefetch(const void* p) { asm volatile("prefetcht0 %0" : : "m"(*static_cast<const char*>(p))); }
 MLXLM_INLINE void prefetch_to_write(const void* p) { __builtin_prefetch(p, 1, 3); }
 
