@@ -25,8 +25,8 @@ struct GemmScratch {
 };
 static_assert(sizeof(GemmScratch) + 64 <= kScratchBytes);
 
-/// What the next block of rows reads from memory. It is fetched line by line while this block is multiplied: lines asked
-/// for at once would be more than a core waits for, and it drops some.
+/// What the next block of rows reads from memory. It is fetched line by line while this block is multiplied: lines
+/// asked for at once would be more than a core waits for, and it drops some.
 struct Ahead {
   const std::byte* at[3] = {};  ///< codes, scales, biases: what is left of each
   const std::byte* end[3] = {};
