@@ -32,6 +32,7 @@ import matplotlib  # noqa: E402
 from random_model import PRODUCTS, SHAPES, product_shape  # noqa: E402
 
 matplotlib.use("svg")
+matplotlib.rcParams["svg.fonttype"] = "none"  # text, not shapes of letters
 from matplotlib import pyplot  # noqa: E402
 
 COMMAND = BENCH.parent / "build" / "bin" / "mlxlm"
@@ -121,6 +122,8 @@ def plot(results, path):
         for row, (key, label) in enumerate(measures):
             axis = axes[row][column]
             for size, points in results[curve].items():
+                if not points:
+                    continue
                 axis.plot([p["value"] for p in points], [p[key] for p in points], marker="o", label=size)
             if key.endswith("limit"):
                 axis.set_ylim(0, 1)
@@ -128,6 +131,8 @@ def plot(results, path):
                 axis.set_yscale("log")
             if curve == "batch":
                 axis.set_xscale("log", base=2)
+            if curve != "context":
+                axis.set_xticks(CURVES[curve].values, [str(value) for value in CURVES[curve].values])
             axis.grid(alpha=0.3)
             if column == 0:
                 axis.set_ylabel(label)
