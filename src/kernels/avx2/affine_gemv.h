@@ -42,7 +42,7 @@ struct RowBlock {
 struct LinesAhead {
   const uint8_t *first, *again;
 
-  LinesAhead(const RowBlock& rows, int64_t at)
+  MLXLM_INLINE LinesAhead(const RowBlock& rows, int64_t at)
       : first(rows.data + rows.data_lead + at), again(rows.data + rows.data_lead / 2 + at) {}
   MLXLM_INLINE void fetch(int line) const {
     prefetch(first + line * 64);
