@@ -150,8 +150,8 @@ MLXLM_INLINE M8 visible_mask(Visible see, int j) {
 }
 
 /// Scores s [rows, 64] become weights; updates m and l, and gives each row's factor for what its output held before.
-/// Rows that see nothing keep their state (factor 1, and their weights are not to be used). What lies from `ahead` on is
-/// prefetched, a line for each vector (nothing if null), so that the memory does not rest meanwhile.
+/// Rows that see nothing keep their state (factor 1, and their weights are not to be used). What lies from `ahead` on
+/// is prefetched, a line for each vector (nothing if null), so that the memory does not rest meanwhile.
 MLXLM_NOINLINE void softmax_rows(int64_t rows, const Visible* see, float cap, float* s, float* m, float* l,
                                  float* factor, const std::byte* ahead) {
   const F8 lowest = splat(-__builtin_inff());
@@ -233,13 +233,14 @@ struct RowTile {
   }
 };
 
-/// One visit of a block for all rows of a tile. The values are prefetched during the scores; `next`, the keys of the block
-/// likely read next (or null), during the rest. make_values() is called when the scores are done.
+/// One visit of a block for all rows of a tile. The values are prefetched during the scores; `next`, the keys of the
+/// block likely read next (or null), during the rest. make_values() is called when the scores are done.
 template <class Element, class Function>
 MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, int64_t block, Visit visit,
                               const std::byte* keys, const std::byte* values, const std::byte* next,
                               Function make_values) {
   const int64_t head_dim = task.head_dim, value_dim = task.value_dim;
+  const bool in_scratch = values == reinterpret_cast<const std::byte*>(tile.values);  // so in the cache
   const auto visible = [&](int64_t row, int64_t count, Visible* see) MLXLM_INLINE_LAMBDA {
     Visible all = {kKvBlockTokens, 0};
     for (int64_t r = 0; r < count; ++r) {
@@ -257,7 +258,8 @@ MLXLM_INLINE void visit_block(const AttentionTask& task, const RowTile& tile, in
     // Whole tiles of columns: what is computed from unused slots is masked later.
     const int64_t lo = all.lo / 32 * 32, hi = (all.hi + 31) / 32 * 32;
     chain<Element>(count, tile.q + row * head_dim, head_dim, keys + lo * Element::kSize, hi - lo, kKvBlockTokens, 0,
-                   head_dim, nullptr, tile.s + row * kKvBlockTokens + lo, kKvBlockTokens, row == 0 ? values : nullptr);
+                   head_dim, nullptr, tile.s + row * kKvBlockTokens + lo, kKvBlockTokens,
+                   row == 0 && !in_scratch ? values : nullptr);
   }
   make_values();
   for (int64_t row = 0; row < tile.rows; row += kRowGroup) {
